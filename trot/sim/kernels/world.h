@@ -1,0 +1,67 @@
+// Everything one substep computes about one world (on the CPU: about one block of 16), grouped by the stage that
+// computes it. On CUDA this struct lies in shared memory. All vectors are in world axes, positions and spatial vectors
+// relative to `origin`, the current position of the first body, so that a far runner loses no precision.
+#pragma once
+#include "spatial.h"
+
+constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
+
+// A row of the mass matrix holds one number per ancestor dof, root first, itself last; the right-hand side comes after.
+constexpr int RIGHT_HAND_SIDE = max_chain;
+constexpr int row_stride = max_chain + 1;
+// What parameters.h reads: body mass factors, then stiffness, damping, friction stiffness and friction per shape.
+constexpr int num_parameters = num_bodies + 4 * num_shapes;
+constexpr int parameter_slots = per_world_parameters ? num_parameters : 1;
+
+struct World {
+    // State and inputs.
+    Real joint_q[num_q];
+    Real joint_qd[num_dofs];
+    Real joint_qdd[num_dofs];
+    Real control[at_least_one(num_controls)];  // clamped to its range
+    Real parameter[parameter_slots];
+
+    // kinematics.h
+    Mat3 rotation_in_parent[num_bodies];
+    Vec3 position_in_parent[num_bodies];
+    Vec3 origin;
+    Mat3 body_rotation[num_bodies];
+    Vec3 body_position[num_bodies];
+    Motion joint_axis[num_dofs];  // motion of the body, and of all it carries, per unit of joint_qd
+    Inertia body_inertia[num_bodies];
+
+    // velocity.h
+    Motion body_velocity[num_bodies];
+    Motion joint_axis_rate[num_dofs];
+    Motion body_acceleration[num_bodies];  // gravity included as an upward acceleration of the ground
+
+    // body_force.h, muscle.h
+    Force body_force[num_bodies];  // what the joints must supply; after the sweep, to the whole subtree
+    Force segment_force[at_least_one(num_segments)];
+
+    // mass_matrix.h
+    Inertia composite_inertia[num_bodies];
+    Force composite_force[num_dofs];
+    Real mass_matrix[num_dofs * row_stride];
+    Real factor[num_dofs * row_stride];
+    Real inverse_diagonal[num_dofs];
+};
+
+// What the backward pass adds. A name ending in _bar is the derivative of the loss with respect to that quantity.
+struct Adjoint {
+    Real joint_q_bar[num_dofs];  // in tangent coordinates: one number per dof
+    Real joint_qd_bar[num_dofs];
+    Real joint_force_bar[num_dofs];  // summed over substeps: motors hold still during a control step
+    Real activation_bar[at_least_one(num_muscles)];
+    Real parameter_bar[parameter_slots];
+
+    Real lambda[num_dofs];              // M^-1 joint_qdd_bar
+    Motion body_lambda[num_bodies];     // the motion that joint velocities lambda would give each body
+    Force acceleration_bar[num_bodies];  // after the sweep: of the whole subtree, as the next two
+    Force velocity_bar[num_bodies];
+    Force pose_bar[num_bodies];  // with respect to moving the body by a small Motion
+    Force dof_velocity_bar[num_dofs];
+    Force dof_pose_bar[num_dofs];
+    Force segment_pose_bar[2 * at_least_one(num_segments)];
+    Real segment_activation_bar[at_least_one(num_segments)];
+};

@@ -1,0 +1,348 @@
+"""How a Model reaches the kernels: sizes and tree tables worked out once, packed as one C++ struct.
+
+The struct `Model` that the kernel headers read is written here, field by field, together with the bytes that fill it,
+so the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trot.sim.model import WORLD, JointType, Model
+
+TURN, SLIDE, WORLD_SLIDE = 0, 1, 2
+"""How a dof's axis moves a body: it turns, slides along an axis that its parent carries, or along a world axis."""
+
+UNBOUNDED = 1e30
+"""Stands for an infinite limit: finite, so that no kernel ever meets infinity minus infinity."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One member of the C++ struct."""
+
+    name: str
+    values: NDArray[np.int32] | NDArray[np.float64]
+    comment: str
+
+    def declaration(self) -> str:
+        """The member as C++ writes it; triples and matrices of constants get their own types."""
+        shape = self.values.shape
+        if self.values.dtype == np.int32:
+            kind, length = "int", self.values.size
+        elif shape[1:] == (3, 3):
+            kind, length = "Constant33", shape[0]
+        elif shape[1:] == (3,):
+            kind, length = "Constant3", shape[0]
+        else:
+            kind, length = "Scalar", self.values.size
+        return f"    {kind} {self.name}[{max(length, 1)}];  // {self.comment}"
+
+    def padded(self) -> NDArray[np.int32] | NDArray[np.float64]:
+        """The values in order; C++ has no empty array, so an empty field still holds one zero element."""
+        if self.values.size:
+            return self.values.ravel()
+        return np.zeros(int(np.prod(self.values.shape[1:])), self.values.dtype)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Compile-time sizes and the fields of the C++ struct Model, integers first."""
+
+    sizes: dict[str, int]
+    fields: list[Field]
+
+    def declarations(self) -> str:
+        """C++ text: the sizes as constants, then the struct."""
+        constants = "\n".join(f"constexpr int {name} = {value};" for name, value in self.sizes.items())
+        members = "\n".join(field.declaration() for field in self.fields)
+        padding = f"    int padding[{self._padding()}];"
+        first_scalar = next(i for i, field in enumerate(self.fields) if field.values.dtype != np.int32)
+        lines = members.split("\n")
+        lines.insert(first_scalar, padding)
+        return f"{constants}\n\nstruct Model {{\n" + "\n".join(lines) + "\n};\n"
+
+    def pack(self, scalar: type[np.float32] | type[np.float64]) -> NDArray[np.uint8]:
+        """The struct's bytes."""
+        integers = [field.padded() for field in self.fields if field.values.dtype == np.int32]
+        scalars = [field.padded() for field in self.fields if field.values.dtype != np.int32]
+        head = np.concatenate([*integers, np.zeros(self._padding(), np.int32)]).astype(np.int32)
+        return np.concatenate([head.view(np.uint8), np.concatenate(scalars).astype(scalar).view(np.uint8)])
+
+    def _padding(self) -> int:
+        """Integers that bring the scalars to an 8-byte boundary, one at least."""
+        count = sum(field.padded().size for field in self.fields if field.values.dtype == np.int32)
+        return 1 if count % 2 else 2
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Running sum with a leading zero: element i of a grouped list begins at result[i]."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+
+def _grouped(owner: NDArray[np.int32] | NDArray[np.int64], num_groups: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Items sorted by owner, and where each owner's items start."""
+    counts = np.bincount(owner, minlength=num_groups) if len(owner) else np.zeros(num_groups, np.int64)
+    return np.argsort(owner, kind="stable").astype(np.int32), _starts(counts)
+
+
+def _finite(limits: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.clip(limits, -UNBOUNDED, UNBOUNDED)
+
+
+def _rotation(quat: NDArray[np.float64]) -> NDArray[np.float64]:
+    w, x, y, z = quat / np.linalg.norm(quat)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class _Dofs:
+    """What each dof needs to know about its joint and its place in the tree."""
+
+    body: NDArray[np.int32]
+    joint: NDArray[np.int32]
+    kind: NDArray[np.int32]
+    q: NDArray[np.int32]
+    is_simple: NDArray[np.int32]
+    joint_start: NDArray[np.int32]
+    joint_end: NDArray[np.int32]
+    body_start: NDArray[np.int32]
+    body_end: NDArray[np.int32]
+    chain: list[list[int]]
+    subtree_end: NDArray[np.int32]
+
+
+def _dofs(model: Model) -> _Dofs:
+    num_dofs = model.num_dofs
+    ends = [*model.joint_dof_start[1:], num_dofs]
+    joint = np.zeros(num_dofs, np.int32)
+    kind = np.full(num_dofs, TURN, np.int32)
+    q = np.full(num_dofs, -1, np.int32)
+    for j, (start, end) in enumerate(zip(model.joint_dof_start, ends, strict=True)):
+        joint[start:end] = j
+        kind_of_joint, q_start = JointType(model.joint_type[j]), model.joint_q_start[j]
+        if kind_of_joint in (JointType.HINGE, JointType.SLIDE):
+            q[start] = q_start
+            kind[start] = SLIDE if kind_of_joint == JointType.SLIDE else TURN
+        elif kind_of_joint == JointType.FREE:
+            q[start : start + 3] = q_start + np.arange(3)
+            kind[start : start + 3] = WORLD_SLIDE
+    body = model.joint_body[joint]
+    body_start = np.searchsorted(body, np.arange(model.num_bodies)).astype(np.int32)
+    body_end = np.searchsorted(body, np.arange(model.num_bodies), side="right").astype(np.int32)
+    chain: list[list[int]] = []
+    for dof in range(num_dofs):
+        parent = model.body_parent[body[dof]]
+        inner = [] if parent == WORLD else chain[body_end[parent] - 1]
+        chain.append(inner + list(range(body_start[body[dof]], dof + 1)))
+    subtree_end = np.arange(1, num_dofs + 1, dtype=np.int32)
+    for dof in range(num_dofs):
+        subtree_end[chain[dof]] = dof + 1  # depth-first order: the last dof that names it as ancestor
+    simple = np.isin(model.joint_type[joint], (JointType.HINGE, JointType.SLIDE)).astype(np.int32)
+    return _Dofs(
+        body, joint, kind, q, simple, model.joint_dof_start[joint], np.array(ends, np.int32)[joint],
+        body_start, body_end, chain, subtree_end,
+    )  # fmt: skip
+
+
+def _levels(model: Model) -> NDArray[np.int32]:
+    level = np.zeros(model.num_bodies, np.int32)
+    for body, parent in enumerate(model.body_parent):
+        level[body] = 0 if parent == WORLD else level[parent] + 1
+    return level
+
+
+def _entry_tables(dofs: _Dofs, level: NDArray[np.int32], max_chain: int) -> tuple[dict[str, int], list[Field]]:
+    """The entries of the mass matrix in the order in which factorise() finishes them, right-hand sides included."""
+    turn = dofs.body_end[dofs.body] - 1 - np.arange(len(dofs.body))
+    num_levels, max_body_dofs = int(level.max()) + 1, int((dofs.body_end - dofs.body_start).max())
+    cells: list[list[tuple[int, int, int]]] = [[] for _ in range(num_levels * max_body_dofs)]
+    for dof, chain in enumerate(dofs.chain):
+        row = [(dof, column, ancestor) for column, ancestor in enumerate(chain)] + [(dof, max_chain, -1)]
+        cells[level[dofs.body[dof]] * max_body_dofs + turn[dof]] += row
+    entries = np.array([entry for cell in cells for entry in cell], np.int32)
+    turn_start = _starts(np.array([len(cell) for cell in cells]))
+    max_dofs = [max(turn[level[dofs.body] == k]) + 1 for k in range(num_levels)]
+    is_mass = entries[:, 1] < max_chain
+    mass_entry = entries[is_mass, 0] * (max_chain + 1) + entries[is_mass, 1]
+    sizes = {"num_entries": len(entries), "num_mass_entries": len(mass_entry), "max_body_dofs": max_body_dofs}
+    fields = [
+        Field("entry_dof", entries[:, 0].copy(), "row of a mass-matrix entry"),
+        Field("entry_column", entries[:, 1].copy(), "depth of its ancestor, or the right-hand side"),
+        Field("entry_ancestor", entries[:, 2].copy(), "that ancestor's dof"),
+        Field("level_entry_start", turn_start[::max_body_dofs].copy(), "entries of a level"),
+        Field("turn_entry_start", turn_start, "entries of a level's last dofs, then of the last but one, ..."),
+        Field("level_max_dofs", np.array(max_dofs, np.int32), "most dofs of a body in the level"),
+        Field("mass_entry", mass_entry.astype(np.int32), "where each entry lies"),
+    ]
+    return sizes, fields
+
+
+def _tree_fields(model: Model, dofs: _Dofs, level: NDArray[np.int32]) -> list[Field]:
+    level_body, level_start = _grouped(level, int(level.max()) + 1)
+    has_parent = np.flatnonzero(model.body_parent != WORLD).astype(np.int32)
+    order, child_start = _grouped(model.body_parent[has_parent], model.num_bodies)
+    depth = np.array([len(chain) - 1 for chain in dofs.chain], np.int32)
+    joint_count = np.bincount(model.joint_body, minlength=model.num_bodies)
+    point_body = model.shape_body[model.point_shape] if model.num_points else np.zeros(0, np.int32)
+    return [
+        Field("body_parent", model.body_parent, "-1 for a root"),
+        Field("body_dof_start", np.append(dofs.body_start, model.num_dofs).astype(np.int32), "first dof of a body"),
+        Field("body_joint_start", _starts(joint_count), "first joint"),
+        Field("body_point_start", _grouped(point_body, model.num_bodies)[1], "first contact point"),
+        Field("level_body", level_body, "bodies by distance from the root"),
+        Field("level_start", level_start, "first of a level in level_body"),
+        Field("child", has_parent[order], "bodies by parent"),
+        Field("child_start", child_start, "first child of a body"),
+        Field("joint_type", model.joint_type, "FREE, BALL, SLIDE, HINGE"),
+        Field("joint_q_start", model.joint_q_start, "first coordinate"),
+        Field("joint_dof_start", model.joint_dof_start, "first dof"),
+        Field("dof_body", dofs.body, "body it moves"),
+        Field("dof_kind", dofs.kind, "TURN, SLIDE, WORLD_SLIDE"),
+        Field("dof_q", dofs.q, "its coordinate; -1 for a part of a quaternion"),
+        Field("dof_is_simple", dofs.is_simple, "hinge or slide: spring and limits act on one coordinate"),
+        Field("dof_joint_start", dofs.joint_start, "first dof of its joint"),
+        Field("dof_joint_end", dofs.joint_end, "past the last dof of its joint"),
+        Field("dof_body_end", dofs.body_end[dofs.body], "past the last dof of its body"),
+        Field("dof_subtree_end", dofs.subtree_end, "past the last dof that it carries"),
+        Field("dof_depth", depth, "number of dofs inwards of it"),
+        Field("dof_chain_start", _starts(depth + 1)[:-1], "first of its ancestors in chain"),
+        Field("chain", np.concatenate(dofs.chain).astype(np.int32), "ancestor dofs, root first, itself last"),
+    ]
+
+
+def _quaternions(model: Model) -> tuple[list[int], list[int], list[int]]:
+    """(coordinate, first turning dof) of every quaternion, and the joints that are balls with a spring or a limit."""
+    q, dof, balls = [], [], []
+    for j, kind in enumerate(model.joint_type):
+        if kind in (JointType.FREE, JointType.BALL):
+            skip = 3 if kind == JointType.FREE else 0
+            q.append(int(model.joint_q_start[j]) + skip)
+            dof.append(int(model.joint_dof_start[j]) + skip)
+        if kind == JointType.BALL and (model.joint_stiffness[j] > 0 or np.isfinite(model.joint_upper[j])):
+            balls.append(j)
+    return q, dof, balls
+
+
+def _actuator_fields(model: Model) -> list[Field]:
+    by_actuator, actuator_start = _grouped(model.motor_actuator, model.num_controls)
+    motor_dof = model.motor_dof[by_actuator]
+    by_dof, dof_start = _grouped(motor_dof, model.num_dofs)
+    actuator_muscle = np.full(model.num_controls, -1, np.int32)
+    actuator_muscle[model.muscle_actuator] = np.arange(model.num_muscles)
+    ends = model.segment_body.ravel()
+    on_body = np.flatnonzero(ends != WORLD).astype(np.int32)
+    order, body_start = _grouped(ends[on_body], model.num_bodies)
+    segments = np.bincount(model.segment_muscle, minlength=model.num_muscles)
+    point = model.segment_point.reshape(-1, 2, 3)
+    return [
+        Field("actuator_motor_start", actuator_start, "first motor of an actuator"),
+        Field("motor_actuator", model.motor_actuator[by_actuator], "control that drives it"),
+        Field("motor_dof", motor_dof, "dof it drives"),
+        Field("dof_motor", by_dof, "motors by dof"),
+        Field("dof_motor_start", dof_start, "first motor of a dof in dof_motor"),
+        Field("actuator_muscle", actuator_muscle, "-1 for a motor"),
+        Field("muscle_actuator", model.muscle_actuator, "control that activates it"),
+        Field("muscle_segment_start", _starts(segments), "first segment of a muscle"),
+        Field("segment_muscle", model.segment_muscle, "muscle it belongs to"),
+        Field("segment_body_a", model.segment_body.reshape(-1, 2)[:, 0].copy(), "body of one end, -1 for the world"),
+        Field("segment_body_b", model.segment_body.reshape(-1, 2)[:, 1].copy(), "body of the other"),
+        Field("body_segment", on_body[order], "2 * segment + end, by body"),
+        Field("body_segment_start", body_start, "first segment end of a body"),
+        Field("motor_gear", model.motor_gear[by_actuator], "generalised force per unit of control"),
+        Field("control_lower", _finite(model.control_lower), "range of a control"),
+        Field("control_upper", _finite(model.control_upper), "range of a control"),
+        Field("muscle_peak_force", model.muscle_peak_force, "N"),
+        Field("segment_point_a", point[:, 0].copy(), "end in the frame of body a, m"),
+        Field("segment_point_b", point[:, 1].copy(), "end in the frame of body b, m"),
+    ]
+
+
+def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]:
+    joint, simple = dofs.joint, dofs.is_simple.astype(bool)
+    rotation = np.array([_rotation(quat) for quat in model.body_quat])
+    rest = model.q_spring[np.where(simple, dofs.q, 0)] * simple
+    ball_rest = np.array([model.q_spring[model.joint_q_start[j] :][:4] for j in balls]).reshape(-1, 4)
+    largest = np.minimum(model.joint_upper[balls], np.pi)
+    ground = -UNBOUNDED if model.ground_height is None else model.ground_height
+    return [
+        Field("gravity", model.gravity, "m/s^2"),
+        Field("ground", np.array([ground]), "height, m"),
+        Field("body_position", model.body_pos, "in the parent's frame at the reference, m"),
+        Field("body_rotation", rotation, "likewise"),
+        Field("body_mass", model.body_mass, "kg"),
+        Field("body_com", model.body_com, "in the body frame, m"),
+        Field("body_inertia", model.body_inertia, "about the centre of mass, body axes, kg m^2"),
+        Field("joint_axis", model.joint_axis, "unit, body frame"),
+        Field("joint_anchor", model.joint_anchor, "body frame, m"),
+        Field("q_reference", model.q_reference, "coordinates at which bodies stand as drawn"),
+        Field("dof_armature", model.dof_armature, "kg or kg m^2"),
+        Field("dof_damping", model.dof_damping, "N s/m or N m s/rad"),
+        Field("dof_stiffness", model.joint_stiffness[joint] * simple, "N/m or N m/rad"),
+        Field("dof_rest", rest, "coordinate at which the spring rests"),
+        Field("dof_lower", _finite(model.joint_lower)[joint], "m or rad"),
+        Field("dof_upper", _finite(model.joint_upper)[joint], "m or rad"),
+        Field("dof_limit_stiffness", model.joint_limit_stiffness[joint] * simple, "N/m or N m/rad"),
+        Field("ball_stiffness", model.joint_stiffness[balls], "N m/rad"),
+        Field("ball_rest", ball_rest.ravel(), "quaternion at which the spring rests"),
+        Field("ball_largest_chord", 2 * np.sin(largest / 2), "2 sin(largest angle / 2)"),
+        Field("ball_limit_stiffness", model.joint_limit_stiffness[balls], "N m/rad"),
+        Field("shape_stiffness", model.shape_stiffness, "N/m"),
+        Field("shape_damping", model.shape_damping, "N s/m^2"),
+        Field("shape_friction_stiffness", model.shape_friction_stiffness, "N s/m"),
+        Field("shape_friction", model.shape_friction, "Coulomb"),
+        Field("point_position", model.point_pos.reshape(-1, 3), "centre in the body frame, m"),
+        Field("point_radius", model.point_radius, "m"),
+    ]
+
+
+def kernel_layout(model: Model) -> Layout:
+    """Work out every size and table that the kernels of this model are compiled with or read."""
+    dofs, level = _dofs(model), _levels(model)
+    max_chain = max(len(chain) for chain in dofs.chain)
+    quat_q, quat_dof, balls = _quaternions(model)
+    entry_sizes, entry_fields = _entry_tables(dofs, level, max_chain)
+    sizes = {
+        "num_q": model.num_q,
+        "num_dofs": model.num_dofs,
+        "num_bodies": model.num_bodies,
+        "num_joints": model.num_joints,
+        "num_levels": int(level.max()) + 1,
+        "max_chain": max_chain,
+        **entry_sizes,
+        "num_quats": len(quat_q),
+        "num_ball_springs": len(balls),
+        "num_shapes": model.num_shapes,
+        "num_controls": model.num_controls,
+        "num_muscles": model.num_muscles,
+        "num_segments": model.num_segments,
+        "FREE": int(JointType.FREE),
+        "BALL": int(JointType.BALL),
+        "SLIDE_JOINT": int(JointType.SLIDE),
+        "HINGE": int(JointType.HINGE),
+        "TURN": TURN,
+        "SLIDE": SLIDE,
+        "WORLD_SLIDE": WORLD_SLIDE,
+    }
+    fields = [
+        *_tree_fields(model, dofs, level),
+        *entry_fields,
+        Field("quat_q", np.array(quat_q, np.int32), "coordinate of each quaternion's w"),
+        Field("quat_dof", np.array(quat_dof, np.int32), "first of its three dofs"),
+        Field("ball_q", model.joint_q_start[balls], "coordinate of a sprung ball joint"),
+        Field("ball_dof", model.joint_dof_start[balls], "its first dof"),
+        Field("point_shape", model.point_shape, "shape a contact point belongs to"),
+        *_actuator_fields(model),
+        *_constant_fields(model, dofs, balls),
+    ]
+    fields.sort(key=lambda field: field.values.dtype != np.int32)
+    return Layout(sizes, fields)

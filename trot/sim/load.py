@@ -1,0 +1,215 @@
+"""From a robot file to a Model: MuJoCo's compiler reads MJCF and URDF, trot keeps what it simulates."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from trot.sim.actuators import Actuators, read_actuators
+from trot.sim.errors import ModelError
+from trot.sim.model import Floats, JointType, Model
+from trot.sim.shapes import Shapes, read_shapes
+from trot.sim.unsupported import disabled, find_unsupported, name_of
+from trot.sim.weld import Welds, fold_welds, mass_properties
+
+__all__ = ["ModelError", "load_model"]
+
+LIMIT_STIFFNESS = 1e3
+"""N/m or N m/rad, where a joint has no user attribute."""
+
+_EVERY_MASK = 0x7FFFFFFF
+"""A ground that touches every geom which can touch anything."""
+
+
+def load_model(source: str | os.PathLike[str], *, floating_base: bool = False, ground: bool = False) -> Model:
+    """Read a robot from a path to MJCF or URDF, or from the XML text itself.
+
+    floating_base gives the first body, which must have no joint of its own, a free joint. ground adds the plane
+    z = 0 where the file has none, as no URDF has. What the file asks for and trot does not simulate raises
+    ModelError; docs/robots.md lists it.
+    """
+    text, path = _read(source)
+    try:
+        return _build(*_compile(text, path, floating_base, ground))
+    except ModelError as error:
+        raise ModelError(f"{path or 'robot'}: {error}") from None
+
+
+def _compile(text: str, path: Path | None, floating_base: bool, ground: bool) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
+    """Let MuJoCo read the file, add what the caller asks for, and compile."""
+    try:
+        # Meshes and included files are found relative to the path, so the text alone does not do.
+        spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(str(path))
+        if _is_urdf(text):
+            _add_motors(spec)
+        if floating_base:
+            _free_first_body(spec)
+        if ground:
+            _add_ground(spec)
+        return spec, spec.compile()
+    except ValueError as error:
+        raise ModelError(str(error).strip()) from error
+
+
+def _read(source: str | os.PathLike[str]) -> tuple[str, Path | None]:
+    """The XML text, and the file that it comes from."""
+    if isinstance(source, str) and source.lstrip().startswith("<"):
+        return source, None
+    path = Path(source)
+    if not path.is_file():
+        raise FileNotFoundError(f"no robot file {path}")
+    return path.read_text(encoding="utf-8", errors="replace"), path
+
+
+def _is_urdf(text: str) -> bool:
+    root = re.search(r"<([A-Za-z]\w*)", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
+    return root is not None and root[1] == "robot"
+
+
+def _add_motors(spec: mujoco.MjSpec) -> None:
+    """One motor per hinge or slide of a URDF, which has no actuators; its effort then bounds the control."""
+    for joint in spec.joints:
+        if joint.type in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
+            motor = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+            motor.set_to_motor()
+
+
+def _free_first_body(spec: mujoco.MjSpec) -> None:
+    body = spec.worldbody.first_body()
+    if body is None:
+        raise ModelError("floating_base needs a body, and the file has none.")
+    if body.joints:
+        raise ModelError(f"floating_base: body '{body.name}' already has a joint. Load without floating_base.")
+    body.add_freejoint()
+
+
+def _add_ground(spec: mujoco.MjSpec) -> None:
+    plane = mujoco.mjtGeom.mjGEOM_PLANE
+    if any(geom.type == plane and (geom.contype or geom.conaffinity) for geom in spec.geoms):
+        return
+    spec.worldbody.add_geom(
+        type=plane, size=[0, 0, 1], pos=[0, 0, 0], quat=[1, 0, 0, 0], contype=_EVERY_MASK, conaffinity=_EVERY_MASK
+    )
+
+
+def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel) -> Model:
+    problems = list(find_unsupported(compiled))
+    if problems:
+        raise ModelError("\n  ".join(problems))
+    welds = fold_welds(compiled)
+    if len(welds.moving) == 0:
+        raise ModelError("no body moves. Give at least one body a joint, or load with floating_base=True.")
+
+    # The compiler pads the user attribute with zeros; the spec still knows how many numbers the file gives.
+    joint_user = {joint.id: np.array(joint.userdata, dtype=float) for joint in spec.joints}
+    geom_user = {geom.id: np.array(geom.userdata, dtype=float) for geom in spec.geoms}
+    return Model(
+        gravity=np.array(compiled.opt.gravity) * (not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_GRAVITY)),
+        **_body_fields(compiled, welds),
+        **_joint_fields(compiled, welds, joint_user),
+        **_shape_fields(read_shapes(compiled, welds, geom_user)),
+        **_actuator_fields(read_actuators(compiled, welds)),
+        source=compiled,
+    )
+
+
+def _body_fields(compiled: mujoco.MjModel, welds: Welds) -> dict[str, Any]:
+    parents = compiled.body_parentid[welds.moving]
+    poses = [
+        welds.place(parent, compiled.body_pos[body], compiled.body_quat[body])
+        for body, parent in zip(welds.moving, parents, strict=True)
+    ]
+    mass, com, inertia = mass_properties(compiled, welds)
+    return {
+        "body_name": tuple(name_of(compiled, "body", int(body)) for body in welds.moving),
+        "body_parent": welds.owner[parents],
+        "body_pos": np.array([pos for pos, _ in poses]),
+        "body_quat": np.array([quat for _, quat in poses]),
+        "body_mass": mass,
+        "body_com": com,
+        "body_inertia": inertia,
+    }
+
+
+def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats]) -> dict[str, Any]:
+    """Joints, coordinates and dofs: MuJoCo's own, because welding removes none of them."""
+    springs = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_SPRING)
+    dampers = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_DAMPER)
+    lower, upper = _joint_limits(compiled)
+    joints = range(compiled.njnt)
+    return {
+        "joint_name": tuple(name_of(compiled, "joint", joint) for joint in joints),
+        "joint_type": np.array(compiled.jnt_type, np.int32),
+        "joint_body": welds.owner[compiled.jnt_bodyid],
+        "joint_q_start": np.array(compiled.jnt_qposadr, np.int32),
+        "joint_dof_start": np.array(compiled.jnt_dofadr, np.int32),
+        "joint_axis": np.array(compiled.jnt_axis),
+        "joint_anchor": np.array(compiled.jnt_pos),
+        "joint_stiffness": compiled.jnt_stiffness * springs,
+        "joint_lower": lower,
+        "joint_upper": upper,
+        "joint_limit_stiffness": np.array([_limit_stiffness(compiled, joint, user) for joint in joints]),
+        "q_reference": np.array(compiled.qpos0),
+        "q_spring": np.array(compiled.qpos_spring),
+        "dof_armature": np.array(compiled.dof_armature),
+        "dof_damping": compiled.dof_damping * dampers,
+    }
+
+
+def _joint_limits(compiled: mujoco.MjModel) -> tuple[Floats, Floats]:
+    """Lower and upper limit per joint; a ball joint has only an upper one, on its angle of rotation."""
+    lower, upper = np.full(compiled.njnt, -np.inf), np.full(compiled.njnt, np.inf)
+    if disabled(compiled, mujoco.mjtDisableBit.mjDSBL_LIMIT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT):
+        return lower, upper
+    limited = compiled.jnt_limited.astype(bool)
+    one_axis = limited & (compiled.jnt_type != JointType.BALL)
+    lower[one_axis] = compiled.jnt_range[one_axis, 0]
+    upper[limited] = compiled.jnt_range[limited, 1]
+    return lower, upper
+
+
+def _limit_stiffness(compiled: mujoco.MjModel, joint: int, user: dict[int, Floats]) -> float:
+    numbers = user.get(joint, np.zeros(0))
+    if not np.any(numbers):
+        return LIMIT_STIFFNESS
+    if len(numbers) != 1 or numbers[0] < 0:
+        name = name_of(compiled, "joint", joint)
+        raise ModelError(f"joint '{name}' has user={numbers.tolist()}. Give one number >= 0, the limit's stiffness.")
+    return float(numbers[0])
+
+
+def _shape_fields(shapes: Shapes) -> dict[str, Any]:
+    stiffness, damping, friction_stiffness, friction = shapes.constants.T.copy()
+    return {
+        "ground_height": shapes.ground_height,
+        "shape_name": shapes.name,
+        "shape_body": shapes.body,
+        "shape_stiffness": stiffness,
+        "shape_damping": damping,
+        "shape_friction_stiffness": friction_stiffness,
+        "shape_friction": friction,
+        "point_shape": shapes.point_shape,
+        "point_pos": shapes.point_pos,
+        "point_radius": shapes.point_radius,
+    }
+
+
+def _actuator_fields(actuators: Actuators) -> dict[str, Any]:
+    return {
+        "actuator_name": tuple(actuators.name),
+        "control_lower": np.array(actuators.control_lower, float),
+        "control_upper": np.array(actuators.control_upper, float),
+        "motor_actuator": np.array(actuators.motor_actuator, np.int32),
+        "motor_dof": np.array(actuators.motor_dof, np.int32),
+        "motor_gear": np.array(actuators.motor_gear, float),
+        "muscle_actuator": np.array(actuators.muscle_actuator, np.int32),
+        "muscle_peak_force": np.array(actuators.muscle_peak_force, float),
+        "segment_muscle": np.array(actuators.segment_muscle, np.int32),
+        "segment_body": np.array(actuators.segment_body, np.int32).reshape(-1, 2),
+        "segment_point": np.array(actuators.segment_point, float).reshape(-1, 2, 3),
+    }

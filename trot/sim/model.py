@@ -1,0 +1,187 @@
+"""What a robot file becomes: a read-only Model, stored once, with no world index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import mujoco
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from trot.sim.state import State
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+WORLD = -1
+"""The parent of a root body, and the body of a muscle waypoint that sits on the ground."""
+
+
+class JointType(IntEnum):
+    """MuJoCo's numbering."""
+
+    FREE = 0
+    BALL = 1
+    SLIDE = 2
+    HINGE = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A tree of bodies with at least one dof each: what is welded together is one body.
+
+    Bodies, joints and dofs stand in depth-first order, as in MuJoCo. SI units. Every array is read-only.
+    """
+
+    gravity: Floats
+    """(3,) acceleration in world axes."""
+    ground_height: float | None
+    """z of the ground plane; None where the file has no plane."""
+
+    # Bodies: mass properties in the body frame.
+    body_name: tuple[str, ...]
+    body_parent: Ints
+    """(num_bodies,) parent body, WORLD for a root."""
+    body_pos: Floats
+    """(num_bodies, 3) origin in the parent's frame while every joint of the body is at its reference."""
+    body_quat: Floats
+    """(num_bodies, 4) orientation w x y z in the parent's frame, likewise."""
+    body_mass: Floats
+    """(num_bodies,) kg."""
+    body_com: Floats
+    """(num_bodies, 3) centre of mass."""
+    body_inertia: Floats
+    """(num_bodies, 3, 3) about the centre of mass, body axes."""
+
+    # Joints: several per body act one after the other, in order.
+    joint_name: tuple[str, ...]
+    joint_type: Ints
+    joint_body: Ints
+    joint_q_start: Ints
+    """(num_joints,) first entry in joint_q: free 7, ball 4, slide and hinge 1."""
+    joint_dof_start: Ints
+    """(num_joints,) first entry in joint_qd: free 6, ball 3, slide and hinge 1."""
+    joint_axis: Floats
+    """(num_joints, 3) unit axis in the body frame; unused for free and ball."""
+    joint_anchor: Floats
+    """(num_joints, 3) point in the body frame that the joint turns about."""
+    joint_stiffness: Floats
+    """(num_joints,) spring towards q_spring, N/m or N m/rad."""
+    joint_lower: Floats
+    """(num_joints,) lower limit of a hinge or slide, -inf without."""
+    joint_upper: Floats
+    """(num_joints,) upper limit; for a ball joint the largest angle of rotation; inf without."""
+    joint_limit_stiffness: Floats
+    """(num_joints,) penalty spring beyond a limit, N/m or N m/rad."""
+    q_reference: Floats
+    """(num_q,) joint_q at which the bodies stand as the file draws them."""
+    q_spring: Floats
+    """(num_q,) joint_q at which the springs are at rest."""
+
+    # Dofs.
+    dof_armature: Floats
+    """(num_dofs,) rotor inertia added to the diagonal of the mass matrix."""
+    dof_damping: Floats
+    """(num_dofs,) N s/m or N m s/rad."""
+
+    # Shapes that may touch the ground, and the points that stand for them, sorted by body.
+    shape_name: tuple[str, ...]
+    shape_body: Ints
+    shape_stiffness: Floats
+    """(num_shapes,) normal force per depth, N/m."""
+    shape_damping: Floats
+    """(num_shapes,) normal force per depth and approach speed, N s/m^2."""
+    shape_friction_stiffness: Floats
+    """(num_shapes,) friction per sliding speed while it sticks, N s/m."""
+    shape_friction: Floats
+    """(num_shapes,) Coulomb's coefficient."""
+    point_shape: Ints
+    point_pos: Floats
+    """(num_points, 3) centre of a small sphere in the body frame: sphere centre, capsule end or box corner."""
+    point_radius: Floats
+    """(num_points,) 0 for a box corner."""
+
+    # Actuators, in the file's order: control[a] is clamped to [control_lower[a], control_upper[a]].
+    actuator_name: tuple[str, ...]
+    control_lower: Floats
+    control_upper: Floats
+    motor_actuator: Ints
+    """(num_motors,) which control drives this entry; a motor on a ball joint has three entries."""
+    motor_dof: Ints
+    motor_gear: Floats
+    """(num_motors,) generalised force per unit of control."""
+    muscle_actuator: Ints
+    muscle_peak_force: Floats
+    """(num_muscles,) tension at activation 1, N."""
+    segment_muscle: Ints
+    """(num_segments,) ascending; only segments whose two ends sit on different bodies are kept."""
+    segment_body: Ints
+    """(num_segments, 2) bodies of the two waypoints, WORLD allowed."""
+    segment_point: Floats
+    """(num_segments, 2, 3) waypoints in the frames of those bodies."""
+
+    source: mujoco.MjModel = field(repr=False)
+    """MuJoCo's compiled model, for drawing and as an oracle."""
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    @property
+    def num_q(self) -> int:
+        return len(self.q_reference)
+
+    @property
+    def num_dofs(self) -> int:
+        return len(self.dof_armature)
+
+    @property
+    def num_bodies(self) -> int:
+        return len(self.body_mass)
+
+    @property
+    def num_joints(self) -> int:
+        return len(self.joint_type)
+
+    @property
+    def num_shapes(self) -> int:
+        return len(self.shape_body)
+
+    @property
+    def num_points(self) -> int:
+        return len(self.point_shape)
+
+    @property
+    def num_controls(self) -> int:
+        return len(self.control_lower)
+
+    @property
+    def num_muscles(self) -> int:
+        return len(self.muscle_actuator)
+
+    @property
+    def num_segments(self) -> int:
+        return len(self.segment_muscle)
+
+    @property
+    def dof_name(self) -> tuple[str, ...]:
+        """One name per dof: the joint's own, with an axis appended where the joint has several."""
+        suffixes = {JointType.FREE: ("x", "y", "z", "rx", "ry", "rz"), JointType.BALL: ("rx", "ry", "rz")}
+        names: list[str] = []
+        for name, kind in zip(self.joint_name, self.joint_type, strict=True):
+            several = suffixes.get(JointType(kind))
+            names += [name] if several is None else [f"{name}.{suffix}" for suffix in several]
+        return tuple(names)
+
+    def default_state(
+        self, num_worlds: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+    ) -> State:
+        """Every world at the file's reference pose and at rest."""
+        if num_worlds < 1:
+            raise ValueError(f"num_worlds must be at least 1, not {num_worlds}")
+        joint_q = torch.tensor(self.q_reference, device=device, dtype=dtype).repeat(num_worlds, 1)
+        joint_qd = torch.zeros(num_worlds, self.num_dofs, device=device, dtype=dtype)
+        return State(joint_q, joint_qd)

@@ -1,0 +1,64 @@
+"""Physical constants that a user may vary per world and differentiate by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from trot.sim.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """Tensors of one value per body or shape, (count,) or (num_worlds, count); None keeps the model's own.
+
+    Order: Model.body_name and Model.shape_name.
+    """
+
+    body_mass: Tensor | None = None
+    """kg, above zero; a body's rotational inertia scales along, as if its density changed."""
+    contact_stiffness: Tensor | None = None
+    """N/m"""
+    contact_damping: Tensor | None = None
+    """N s/m^2"""
+    friction_stiffness: Tensor | None = None
+    """N s/m"""
+    friction: Tensor | None = None
+    """Coulomb's coefficient."""
+
+    def pack(self, model: Model, num_worlds: int, like: Tensor) -> Tensor:
+        """One row per world (or one row for all), as kernels/parameters.h reads it: mass factors, then per shape."""
+        own = {
+            "body_mass": model.body_mass,
+            "contact_stiffness": model.shape_stiffness,
+            "contact_damping": model.shape_damping,
+            "friction_stiffness": model.shape_friction_stiffness,
+            "friction": model.shape_friction,
+        }
+        rows: list[Tensor] = []
+        for field in fields(self):
+            given: Tensor | None = getattr(self, field.name)
+            model_value = torch.tensor(own[field.name], dtype=like.dtype, device=like.device)
+            value = model_value if given is None else _checked(field.name, given, len(model_value), num_worlds, like)
+            if field.name == "body_mass":
+                # A massless body has no inertia to scale.
+                value = torch.where(model_value > 0, value / model_value.clamp(min=1e-30), torch.ones_like(value))
+            rows.append(value.reshape(-1, len(model_value)))
+        count = max(row.shape[0] for row in rows)
+        return torch.cat([row.expand(count, -1) for row in rows], dim=1).contiguous()
+
+
+def _checked(name: str, value: Tensor, count: int, num_worlds: int, like: Tensor) -> Tensor:
+    if tuple(value.shape) not in ((count,), (1, count), (num_worlds, count)):
+        raise ValueError(
+            f"parameters.{name} must be ({count},) or ({num_worlds}, {count}), one value per "
+            f"{'body' if name == 'body_mass' else 'shape'}, not {tuple(value.shape)}"
+        )
+    if value.dtype != like.dtype or value.device != like.device:
+        raise ValueError(
+            f"parameters.{name} is {value.dtype} on {value.device}, the state is {like.dtype} on {like.device}; "
+            "convert one of them with .to(...)"
+        )
+    return value

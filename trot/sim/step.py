@@ -1,0 +1,151 @@
+"""The differentiable step: one PyTorch operation per control step, all substeps in one kernel launch each way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from trot.sim.build import SCALARS, Variant
+from trot.sim.launch import Launcher, launcher
+from trot.sim.model import Model
+from trot.sim.parameters import Parameters
+from trot.sim.state import State
+
+
+def step(
+    model: Model, state: State, control: Tensor, dt: float, substeps: int = 1, parameters: Parameters | None = None
+) -> State:
+    """Advance every world by dt seconds, in equal substeps, with the controls held still.
+
+    control is (num_worlds, model.num_controls), in the order of the file's actuators: a motor takes force before gear,
+    a muscle takes activation in [0, 1]; each is clamped to its range. Gradients flow to state, control and parameters.
+    The result's `finite` flag tells, when read, which worlds hold a NaN; check_finite() names where it began.
+    """
+    check_inputs(model, state, control, dt, substeps)
+    packed, run = _prepare(model, state, parameters)
+    inputs = [state.joint_q, state.joint_qd, control] + ([] if packed is None else [packed])
+    keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    next_q, next_qd = _Step.apply(run, dt, substeps, keep, state.joint_q, state.joint_qd, control, packed)  # type: ignore[no-untyped-call]
+    return State(next_q, next_qd)
+
+
+def _prepare(model: Model, state: State, parameters: Parameters | None) -> tuple[Tensor | None, Launcher]:
+    joint_q = state.joint_q
+    packed = None if parameters is None else parameters.pack(model, state.num_worlds, joint_q)
+    variant = Variant(joint_q.dtype, per_world_parameters=packed is not None, store_factor=joint_q.is_cuda)
+    return packed, launcher(model, variant, joint_q.device)
+
+
+class Pass:
+    """One control step through the kernels: its input tensors, its results, and the trajectory between them."""
+
+    def __init__(
+        self, run: Launcher, dt: float, substeps: int, keep: bool,
+        joint_q: Tensor, joint_qd: Tensor, control: Tensor, parameter: Tensor | None,
+    ) -> None:  # fmt: skip
+        self.run, self.dt, self.substeps = run, dt, substeps
+        self.inputs = [joint_q.contiguous(), joint_qd.contiguous(), control.contiguous()]
+        self.parameter = parameter
+        self.num_worlds = joint_q.shape[0]
+        self.next_q, self.next_qd = torch.empty_like(self.inputs[0]), torch.empty_like(self.inputs[1])
+        self.trajectory = run.new_trajectory(self.num_worlds, substeps) if keep else None
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        self.run.forward(self._arguments(), self.run.num_blocks(self.num_worlds))
+        return self.next_q, self.next_qd
+
+    def backward(self, next_q_bar: Tensor, next_qd_bar: Tensor, tangent: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Derivatives after the step to derivatives before it: joint_q, joint_qd, control, parameters.
+
+        With `tangent`, those of joint_q have one number per dof, and there may be several rows per world: row
+        k * padded + world, where padded is num_worlds rounded up to whole blocks.
+        """
+        joint_q, joint_qd, control = self.inputs
+        rows = next_qd_bar.shape[0]
+        next_q_bar, next_qd_bar = next_q_bar.contiguous(), next_qd_bar.contiguous()
+        joint_q_bar, joint_qd_bar = torch.empty_like(next_q_bar), torch.empty_like(next_qd_bar)
+        control_bar = control.new_empty(rows, control.shape[1])
+        parameter_bar = control.new_empty(rows, 0 if self.parameter is None else self.parameter.shape[1])
+        addresses = [next_q_bar, next_qd_bar, joint_q_bar, joint_qd_bar, control_bar, parameter_bar]
+        tail = [rows, self.run.num_blocks(self.num_worlds), int(tangent)]
+        arguments = [*self._arguments(), *(tensor.data_ptr() for tensor in addresses), *tail]
+        self.run.backward(arguments, self.run.num_blocks(rows))
+        return joint_q_bar, joint_qd_bar, control_bar, parameter_bar
+
+    def _arguments(self) -> list[Any]:
+        """As both kernels list them, from joint_q to dt."""
+        parameter = 0 if self.parameter is None else self.parameter.data_ptr()
+        parameter_rows = 0 if self.parameter is None else self.parameter.shape[0]
+        trajectory = 0 if self.trajectory is None else self.trajectory.data_ptr()
+        substep_dt = SCALARS[self.run.dtype](self.dt / self.substeps)
+        return [
+            *(tensor.data_ptr() for tensor in self.inputs), parameter, self.next_q.data_ptr(),
+            self.next_qd.data_ptr(), trajectory, self.num_worlds, parameter_rows, self.substeps, substep_dt,
+        ]  # fmt: skip
+
+
+class _Step(torch.autograd.Function):
+    """Border between PyTorch and the kernels. Results are fresh tensors, and the same code runs without gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, run: Launcher, dt: float, substeps: int, keep: bool,
+        joint_q: Tensor, joint_qd: Tensor, control: Tensor, parameter: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        ran = Pass(run, dt, substeps, keep, joint_q, joint_qd, control, parameter)
+        next_q, next_qd = ran.forward()
+        if keep:
+            ctx.call = (run, dt, substeps)
+            ctx.save_for_backward(*ran.inputs, parameter, next_q, ran.trajectory)
+        return next_q, next_qd
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, next_q_bar: Tensor, next_qd_bar: Tensor) -> tuple[Tensor | None, ...]:
+        joint_q, joint_qd, control, parameter, next_q, trajectory = ctx.saved_tensors
+        ran = Pass(*ctx.call, False, joint_q, joint_qd, control, parameter)
+        ran.next_q, ran.trajectory = next_q, trajectory
+        joint_q_bar, joint_qd_bar, control_bar, parameter_bar = ran.backward(next_q_bar, next_qd_bar, tangent=False)
+        if parameter is not None and parameter.shape[0] == 1:
+            parameter_bar = parameter_bar.sum(dim=0, keepdim=True)
+        return None, None, None, None, joint_q_bar, joint_qd_bar, control_bar, None if parameter is None else parameter_bar
+
+
+def check_inputs(model: Model, state: State, control: Tensor, dt: float, substeps: int) -> None:
+    """Say what is wrong with the arguments of a step, before any kernel runs."""
+    joint_q, joint_qd = state.joint_q, state.joint_qd
+    if joint_q.dtype not in SCALARS:
+        raise TypeError(f"joint_q must be float32 or float64, not {joint_q.dtype}")
+    worlds = joint_q.shape[0]
+    expected = {
+        "joint_q": (joint_q, (worlds, model.num_q)),
+        "joint_qd": (joint_qd, (worlds, model.num_dofs)),
+        "control": (control, (worlds, model.num_controls)),
+    }
+    for name, (tensor, shape) in expected.items():
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name} must be {shape} for this model and {worlds} worlds, not {tuple(tensor.shape)}")
+        if tensor.dtype != joint_q.dtype:
+            raise TypeError(f"{name} is {tensor.dtype} but joint_q is {joint_q.dtype}; convert one with .to(...)")
+        if tensor.device != joint_q.device:
+            raise ValueError(f"{name} is on {tensor.device} but joint_q is on {joint_q.device}; move one with .to(...)")
+    if worlds < 1:
+        raise ValueError("there must be at least one world")
+    if substeps < 1 or int(substeps) != substeps:
+        raise ValueError(f"substeps must be a whole number of at least 1, not {substeps}")
+    if not 0 < dt < float("inf"):
+        raise ValueError(f"dt must be a positive number of seconds, not {dt}")
+    _check_control_finite(control)
+
+
+def _check_control_finite(control: Tensor) -> None:
+    # Asking a GPU costs a wait, and a graph that is being captured cannot be asked: State.finite tells afterwards.
+    if control.is_cuda and torch.cuda.is_current_stream_capturing():
+        return
+    finite = control.isfinite()
+    if not finite.all():
+        world, actuator = (int(i) for i in (~finite).nonzero()[0])
+        raise ValueError(f"control[{world}, {actuator}] is {float(control[world, actuator])}; every control must be finite")

@@ -1,0 +1,117 @@
+"""What MuJoCo simulates and trot does not, outside of contacts and actuators: named, with what to do instead.
+
+A file that asks for such a thing is refused, because a robot that loads but moves differently is worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import mujoco
+import numpy as np
+
+_KINDS = {
+    "body": mujoco.mjtObj.mjOBJ_BODY,
+    "joint": mujoco.mjtObj.mjOBJ_JOINT,
+    "geom": mujoco.mjtObj.mjOBJ_GEOM,
+    "site": mujoco.mjtObj.mjOBJ_SITE,
+    "tendon": mujoco.mjtObj.mjOBJ_TENDON,
+    "equality": mujoco.mjtObj.mjOBJ_EQUALITY,
+    "actuator": mujoco.mjtObj.mjOBJ_ACTUATOR,
+}
+
+
+def name_of(compiled: mujoco.MjModel, kind: str, index: int) -> str:
+    """The element's name in the file; where it has none, its kind and MuJoCo's index, as in 'geom5'."""
+    return mujoco.mj_id2name(compiled, _KINDS[kind], index) or f"{kind}{index}"
+
+
+def disabled(compiled: mujoco.MjModel, flag: mujoco.mjtDisableBit) -> bool:
+    """Whether the file switches this off under <option><flag/>."""
+    return bool(compiled.opt.disableflags & flag)
+
+
+def find_unsupported(compiled: mujoco.MjModel) -> Iterator[str]:
+    """One sentence or two per thing that the file asks for in vain."""
+    yield from _in_options(compiled)
+    yield from _in_bodies(compiled)
+    yield from _in_joints(compiled)
+    yield from _in_tendons(compiled)
+    yield from _in_constraints(compiled)
+
+
+def _in_options(compiled: mujoco.MjModel) -> Iterator[str]:
+    for attribute in ("density", "viscosity"):
+        if getattr(compiled.opt, attribute) != 0:
+            yield f'option {attribute} asks for a fluid, which is not simulated. Set {attribute}="0".'
+    if disabled(compiled, mujoco.mjtDisableBit.mjDSBL_ACTUATION):
+        yield "flag actuation is disabled, so no control would act. Remove the flag and give zero controls instead."
+    if compiled.opt.enableflags & mujoco.mjtEnableBit.mjENBL_OVERRIDE:
+        yield "flag override replaces every contact parameter. Remove the flag and set the parameters on the geoms."
+    if compiled.nplugin > 0:
+        yield "the file uses plugins, which are not simulated. Remove them."
+    if compiled.nflex > 0:
+        yield "the file has a flex (deformable body), which is not simulated. Remove it or use rigid bodies."
+
+
+def _in_bodies(compiled: mujoco.MjModel) -> Iterator[str]:
+    for body in range(compiled.nbody):
+        name = name_of(compiled, "body", body)
+        if compiled.body_mocapid[body] >= 0:
+            yield f"body '{name}' is a mocap body, moved from outside. Remove mocap, or give the body a joint."
+        if compiled.body_gravcomp[body] != 0:
+            yield f"body '{name}' has gravcomp, which is not simulated. Remove it, or switch off gravity."
+
+
+def _in_joints(compiled: mujoco.MjModel) -> Iterator[str]:
+    springs = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_SPRING)
+    for joint in range(compiled.njnt):
+        name = name_of(compiled, "joint", joint)
+        dof = compiled.jnt_dofadr[joint]
+        if compiled.dof_frictionloss[dof] != 0:
+            yield f"joint '{name}' has frictionloss (dry friction), which is not simulated. Use damping instead."
+        if _nonzero(compiled, "dof_dampingpoly", dof):
+            yield f"joint '{name}' has damping of higher order in speed. Give a single damping coefficient."
+        if _nonzero(compiled, "jnt_stiffnesspoly", joint):
+            yield f"joint '{name}' has stiffness of higher order in displacement. Give a single stiffness."
+        if _nonzero(compiled, "jnt_springyield", joint):
+            yield f"joint '{name}' has springyield (a plastic spring), which is not simulated. Remove it."
+        free = compiled.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
+        if free and springs and compiled.jnt_stiffness[joint] != 0:
+            yield f"free joint '{name}' has stiffness, which is not simulated. Remove it."
+
+
+def _in_tendons(compiled: mujoco.MjModel) -> Iterator[str]:
+    """Forces of a tendon by itself; what an actuator makes of its path is looked at with the actuators."""
+    attributes = ("stiffness", "stiffnesspoly", "springyield", "damping", "dampingpoly", "armature", "frictionloss")
+    for tendon in range(compiled.ntendon):
+        name = name_of(compiled, "tendon", tendon)
+        found = [attribute for attribute in attributes if _nonzero(compiled, f"tendon_{attribute}", tendon)]
+        found += ["limited"] if compiled.tendon_limited[tendon] else []
+        if found:
+            yield f"tendon '{name}' has {' and '.join(found)}; a tendon only transmits a muscle's pull. Remove it."
+
+
+def _in_constraints(compiled: mujoco.MjModel) -> Iterator[str]:
+    for equality in range(compiled.neq):
+        if compiled.eq_active0[equality]:
+            kind = mujoco.mjtEq(compiled.eq_type[equality]).name.removeprefix("mjEQ_").lower()
+            name = name_of(compiled, "equality", equality)
+            yield (
+                f"equality constraint '{name}' ({kind}) is not simulated: the bodies must form a tree. "
+                'Remove it, or set active="false".'
+            )
+    for pair in range(compiled.npair):
+        geoms = (compiled.pair_geom1[pair], compiled.pair_geom2[pair])
+        first, second = (name_of(compiled, "geom", geom) for geom in geoms)
+        yield (
+            f"contact pair '{first}' and '{second}' is not simulated. Remove the pair; contact with the ground "
+            "comes from contype and conaffinity."
+        )
+
+
+def _nonzero(compiled: mujoco.MjModel, field: str, index: int) -> bool:
+    """Whether this entry asks for something; earlier versions of MuJoCo lack some of the fields."""
+    values: Any = getattr(compiled, field, None)
+    return values is not None and bool(np.any(values[index] != 0))
