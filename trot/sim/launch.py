@@ -48,7 +48,7 @@ class Launcher:
     """The kernels of one model on one device, its constants there, and the scratch they work in."""
 
     def __init__(self, model: Model, variant: Variant, device: torch.device) -> None:
-        layout = kernel_layout(model)
+        layout = kernel_layout(model, columns_per_entry=1 if device.type == "cuda" else 4)
         self.device = device
         self.dtype = variant.dtype
         self.kernels: Kernels = compile_kernels(layout, variant, device)

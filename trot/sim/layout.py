@@ -161,28 +161,39 @@ def _levels(model: Model) -> NDArray[np.int32]:
     return level
 
 
-def _entry_tables(dofs: _Dofs, level: NDArray[np.int32], max_chain: int) -> tuple[dict[str, int], list[Field]]:
-    """The entries of the mass matrix in the order in which factorise() finishes them, right-hand sides included."""
+def _entry_tables(
+    dofs: _Dofs, level: NDArray[np.int32], columns_per_entry: int
+) -> tuple[dict[str, int], list[Field]]:
+    """The entries of the mass matrix in the order in which factorise() finishes them.
+
+    A row holds the right-hand side, then one number per ancestor; an entry is columns_per_entry of these at a time.
+    """
     turn = dofs.body_end[dofs.body] - 1 - np.arange(len(dofs.body))
     num_levels, max_body_dofs = int(level.max()) + 1, int((dofs.body_end - dofs.body_start).max())
-    cells: list[list[tuple[int, int, int]]] = [[] for _ in range(num_levels * max_body_dofs)]
+    row_stride = -(-(1 + max(len(chain) for chain in dofs.chain)) // columns_per_entry) * columns_per_entry
+    cells: list[list[tuple[int, int]]] = [[] for _ in range(num_levels * max_body_dofs)]
+    mass_entry: list[int] = []
     for dof, chain in enumerate(dofs.chain):
-        row = [(dof, column, ancestor) for column, ancestor in enumerate(chain)] + [(dof, max_chain, -1)]
-        cells[level[dofs.body[dof]] * max_body_dofs + turn[dof]] += row
+        cell = cells[level[dofs.body[dof]] * max_body_dofs + turn[dof]]
+        cell += [(dof, column) for column in range(0, 1 + len(chain), columns_per_entry)]
+        mass_entry += [dof * row_stride + 1 + depth for depth in range(len(chain))]
     entries = np.array([entry for cell in cells for entry in cell], np.int32)
     turn_start = _starts(np.array([len(cell) for cell in cells]))
     max_dofs = [max(turn[level[dofs.body] == k]) + 1 for k in range(num_levels)]
-    is_mass = entries[:, 1] < max_chain
-    mass_entry = entries[is_mass, 0] * (max_chain + 1) + entries[is_mass, 1]
-    sizes = {"num_entries": len(entries), "num_mass_entries": len(mass_entry), "max_body_dofs": max_body_dofs}
+    sizes = {
+        "num_entries": len(entries),
+        "num_mass_entries": len(mass_entry),
+        "max_body_dofs": max_body_dofs,
+        "columns_per_entry": columns_per_entry,
+        "row_stride": row_stride,
+    }
     fields = [
         Field("entry_dof", entries[:, 0].copy(), "row of a mass-matrix entry"),
-        Field("entry_column", entries[:, 1].copy(), "depth of its ancestor, or the right-hand side"),
-        Field("entry_ancestor", entries[:, 2].copy(), "that ancestor's dof"),
+        Field("entry_column", entries[:, 1].copy(), "its first column"),
         Field("level_entry_start", turn_start[::max_body_dofs].copy(), "entries of a level"),
         Field("turn_entry_start", turn_start, "entries of a level's last dofs, then of the last but one, ..."),
         Field("level_max_dofs", np.array(max_dofs, np.int32), "most dofs of a body in the level"),
-        Field("mass_entry", mass_entry.astype(np.int32), "where each entry lies"),
+        Field("mass_entry", np.array(mass_entry, np.int32), "where each number of the factor lies"),
     ]
     return sizes, fields
 
@@ -305,19 +316,21 @@ def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]
     ]
 
 
-def kernel_layout(model: Model) -> Layout:
-    """Work out every size and table that the kernels of this model are compiled with or read."""
+def kernel_layout(model: Model, columns_per_entry: int) -> Layout:
+    """Work out every size and table that the kernels of this model are compiled with or read.
+
+    columns_per_entry is how much of a mass-matrix row one lane takes at a time: one number where there are many lanes,
+    a few where there is one, since then they share what they read.
+    """
     dofs, level = _dofs(model), _levels(model)
-    max_chain = max(len(chain) for chain in dofs.chain)
     quat_q, quat_dof, balls = _quaternions(model)
-    entry_sizes, entry_fields = _entry_tables(dofs, level, max_chain)
+    entry_sizes, entry_fields = _entry_tables(dofs, level, columns_per_entry)
     sizes = {
         "num_q": model.num_q,
         "num_dofs": model.num_dofs,
         "num_bodies": model.num_bodies,
         "num_joints": model.num_joints,
         "num_levels": int(level.max()) + 1,
-        "max_chain": max_chain,
         **entry_sizes,
         "num_quats": len(quat_q),
         "num_ball_springs": len(balls),

@@ -13,7 +13,7 @@ import numpy as np
 from trot.sim.actuators import Actuators, read_actuators
 from trot.sim.errors import ModelError
 from trot.sim.model import Floats, JointType, Model
-from trot.sim.shapes import Shapes, read_shapes
+from trot.sim.shapes import Shapes, find_obstacles, read_shapes
 from trot.sim.unsupported import disabled, find_unsupported, name_of
 from trot.sim.weld import Welds, fold_welds, mass_properties
 
@@ -35,7 +35,7 @@ def load_model(source: str | os.PathLike[str], *, floating_base: bool = False, g
     """
     text, path = _read(source)
     try:
-        return _build(*_compile(text, path, floating_base, ground))
+        return _build(*_compile(text, path, floating_base, ground), obstacles=not _is_urdf(text))
     except ModelError as error:
         raise ModelError(f"{path or 'robot'}: {error}") from None
 
@@ -97,11 +97,14 @@ def _add_ground(spec: mujoco.MjSpec) -> None:
     )
 
 
-def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel) -> Model:
+def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, *, obstacles: bool) -> Model:
+    """Keep what trot simulates. obstacles: whether geoms fixed to the world stand in the way of the robot."""
+    welds = fold_welds(compiled)
     problems = list(find_unsupported(compiled))
+    if obstacles:
+        problems += find_obstacles(compiled, welds)
     if problems:
         raise ModelError("\n  ".join(problems))
-    welds = fold_welds(compiled)
     if len(welds.moving) == 0:
         raise ModelError("no body moves. Give at least one body a joint, or load with floating_base=True.")
 

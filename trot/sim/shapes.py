@@ -52,9 +52,6 @@ def read_shapes(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats])
     """Find the ground and what may touch it. user holds the user attribute of each geom as the file gives it."""
     ground = _find_ground(compiled, welds)
     touching = [] if ground is None else _find_touching(compiled, welds, ground)
-    if not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_CONTACT):
-        _refuse_obstacles(compiled, welds)
-
     # A geom of a welded body can stand in the file after the geoms of its owner's other children.
     touching.sort(key=lambda geom: welds.owner[compiled.geom_bodyid[geom]])
     points = [_points(compiled, welds, geom) for geom in touching]
@@ -74,7 +71,7 @@ def read_shapes(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats])
 
 def _find_ground(compiled: mujoco.MjModel, welds: Welds) -> int | None:
     """The one plane that can be touched, or None; a plane that no mask lets through is only drawn."""
-    if disabled(compiled, mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT):
+    if _contact_is_off(compiled):
         return None
     solid = (compiled.geom_contype != 0) | (compiled.geom_conaffinity != 0)
     planes = [int(geom) for geom in np.flatnonzero((compiled.geom_type == _PLANE) & solid)]
@@ -88,6 +85,10 @@ def _find_ground(compiled: mujoco.MjModel, welds: Welds) -> int | None:
     if np.abs(rotation(quat)[:, 2] - [0, 0, 1]).max() > _UPRIGHT:
         raise ModelError(f"plane '{names[0]}' is not horizontal, its normal must be +z. Tilt gravity instead.")
     return ground
+
+
+def _contact_is_off(compiled: mujoco.MjModel) -> bool:
+    return disabled(compiled, mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
 
 
 def _plane_height(compiled: mujoco.MjModel, welds: Welds, ground: int) -> float:
@@ -108,8 +109,8 @@ def _find_touching(compiled: mujoco.MjModel, welds: Welds, ground: int) -> list[
         name, kind = name_of(compiled, "geom", geom), compiled.geom_type[geom]
         if kind not in (_SPHERE, _CAPSULE, _BOX):
             raise ModelError(
-                f"geom '{name}' is a {_kind_name(kind)}; only a sphere, capsule or box can touch the ground. Replace "
-                'it by some of these, or set contype="0" conaffinity="0" if it is only drawn.'
+                f"geom '{name}' is of type {_kind_name(kind)}; only a sphere, capsule or box can touch the ground. "
+                'Replace it by some of these, or set contype="0" conaffinity="0" if it is only drawn.'
             )
         if compiled.geom_condim[geom] not in (1, 3):
             raise ModelError(
@@ -122,15 +123,18 @@ def _find_touching(compiled: mujoco.MjModel, welds: Welds, ground: int) -> list[
     return touching
 
 
-def _refuse_obstacles(compiled: mujoco.MjModel, welds: Welds) -> None:
-    """Refuse what stands on the ground and could be run into."""
+def find_obstacles(compiled: mujoco.MjModel, welds: Welds) -> Iterator[str]:
+    """One sentence or two per geom that stands in the world and that the robot could run into."""
+    if _contact_is_off(compiled):
+        return
     robot = list(_geoms_of_robot(compiled, welds))
     for geom in range(compiled.ngeom):
         fixed = welds.owner[compiled.geom_bodyid[geom]] == WORLD
         if fixed and compiled.geom_type[geom] != _PLANE and any(_can_touch(compiled, geom, part) for part in robot):
-            raise ModelError(
-                f"geom '{name_of(compiled, 'geom', geom)}' ({_kind_name(compiled.geom_type[geom])}) is fixed to the "
-                'world; only a plane can be touched there. Remove it, or set contype="0" conaffinity="0".'
+            name, kind = name_of(compiled, "geom", geom), _kind_name(compiled.geom_type[geom])
+            yield (
+                f"geom '{name}' ({kind}) is fixed to the world; only a plane can be touched there. Remove it, or set "
+                'contype="0" conaffinity="0".'
             )
 
 

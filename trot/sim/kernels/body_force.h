@@ -4,7 +4,6 @@
 #pragma once
 #include "contact.h"
 #include "muscle.h"
-#include "tree.h"
 
 STAGE void body_forces(World& world, const Model& model, int lane) {
     if (num_segments > 0) muscles(world, model, lane);
@@ -51,8 +50,7 @@ STAGE void body_forces_adjoint(World& world, Adjoint& adjoint, const Model& mode
 
 // Sum over subtrees: afterwards body_force[body] is what everything beyond the body's joints needs.
 INLINE void body_forces_to_root(World& world, const Model& model, int lane) {
-    leaves_to_root<6>(model, lane, numbers(world.body_force), [&](int body, int number) {
-        const Real own = numbers(&world.body_force[body])[number];
-        return num_segments > 0 ? own - muscle_force_on(world, model, body, number) : own;
+    leaves_to_root<6>(model, lane, numbers(world.body_force), [&](int body, int first, Share<6>& sum) {
+        if (num_segments > 0) subtract_muscle_forces(sum, world, model, body, first);
     });
 }

@@ -1,7 +1,7 @@
 // Semi-implicit Euler: the velocity first, then the position with the new velocity; rotations are turned exactly,
 // q <- q exp(omega dt / 2), and kept unit.
 #pragma once
-#include "world.h"
+#include "mass_matrix.h"
 
 STAGE void integrate(World& world, const Model& model, int lane, Scalar dt) {
     FOR_LANES(dof, num_dofs) {

@@ -7,7 +7,7 @@
 
 INLINE void lambda_motions(World& world, Adjoint& adjoint, const Model& model, int lane) {
     root_to_leaves<6>(model, lane, numbers(adjoint.body_lambda), [&](int) { return zero(); },
-        [&](int body, int number) { return own_motion(world.joint_axis, adjoint.lambda, model, body, number); });
+        [&](int body, int first, Share<6>& sum) { add_dofs(sum, world.joint_axis, adjoint.lambda, model, body, first); });
 }
 
 // The subtree's sum at one dof of a body: without the shares of the body's earlier joints, which lie inwards of it.
@@ -17,17 +17,9 @@ INLINE Force from_this_joint_on(Force of_body, const Force* of_dof, const Model&
     return of_body;
 }
 
-INLINE Real own_sum(const Force* of_body, const Force* of_dof, const Model& model, int body, int number) {
-    Real sum = numbers(of_body + body)[number];
-    for (int dof = model.body_dof_start[body]; dof < model.body_dof_start[body + 1]; ++dof)
-        sum += numbers(of_dof + dof)[number];
-    return sum;
-}
-
 STAGE void sweep_to_root(World& world, Adjoint& adjoint, const Model& model, int lane) {
     body_forces_to_root(world, model, lane);
-    leaves_to_root<6>(model, lane, numbers(adjoint.acceleration_bar),
-        [&](int body, int number) { return numbers(&adjoint.acceleration_bar[body])[number]; });
+    leaves_to_root<6>(model, lane, numbers(adjoint.acceleration_bar));
 
     // joint_axis_rate = velocity x axis, so an acceleration of the subtree depends on the velocity of the axis.
     FOR_LANES(dof, num_dofs) {
@@ -36,8 +28,8 @@ STAGE void sweep_to_root(World& world, Adjoint& adjoint, const Model& model, int
             ? zero_force() : cross(world.joint_axis[dof], acceleration_bar) * world.joint_qd[dof];
     }
     barrier();
-    leaves_to_root<6>(model, lane, numbers(adjoint.velocity_bar), [&](int body, int number) {
-        return own_sum(adjoint.velocity_bar, adjoint.dof_velocity_bar, model, body, number);
+    leaves_to_root<6>(model, lane, numbers(adjoint.velocity_bar), [&](int body, int first, Share<6>& sum) {
+        add_dofs(sum, adjoint.dof_velocity_bar, model, body, first);
     });
 
     // joint_qd, and what turning the axis itself does: it carries velocity, acceleration and lambda outwards.
@@ -58,9 +50,9 @@ STAGE void sweep_to_root(World& world, Adjoint& adjoint, const Model& model, int
         }
     }
     barrier();
-    leaves_to_root<6>(model, lane, numbers(adjoint.pose_bar), [&](int body, int number) {
-        const Real own = own_sum(adjoint.pose_bar, adjoint.dof_pose_bar, model, body, number);
-        return num_segments > 0 ? own - muscle_pose_bar_on(adjoint, model, body, number) : own;
+    leaves_to_root<6>(model, lane, numbers(adjoint.pose_bar), [&](int body, int first, Share<6>& sum) {
+        add_dofs(sum, adjoint.dof_pose_bar, model, body, first);
+        if (num_segments > 0) subtract_muscle_pose_bars(sum, adjoint, model, body, first);
     });
     FOR_LANES(dof, num_dofs) {
         const Force pose_bar =

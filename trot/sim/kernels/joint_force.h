@@ -4,7 +4,7 @@
 // where s = 2 sin(angle / 2) axis is the chord of the rotation from rest, in the body's axes: for small angles the
 // rotation vector itself, and without its kink at half a turn.
 #pragma once
-#include "parameters.h"
+#include "mass_matrix.h"
 
 INLINE Real motor_force(const World& world, const Model& model, int dof) {
     Real sum = zero();

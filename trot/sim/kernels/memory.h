@@ -42,7 +42,7 @@ INLINE void save_substep(const World& world, const Model& model, int lane, Real*
         if (store_factor) record[RECORD_DIAGONAL + dof] = world.inverse_diagonal[dof];
     }
     if (store_factor)
-        FOR_LANES(k, num_mass_entries) record[RECORD_FACTOR + k] = world.factor[model.mass_entry[k]];
+        FOR_LANES(k, num_mass_entries) record[RECORD_FACTOR + k] = world.mass_matrix[model.mass_entry[k]];
     barrier();
 }
 
@@ -54,6 +54,6 @@ INLINE void restore_substep(World& world, const Model& model, int lane, const Re
         if (store_factor) world.inverse_diagonal[dof] = record[RECORD_DIAGONAL + dof];
     }
     if (store_factor)
-        FOR_LANES(k, num_mass_entries) world.factor[model.mass_entry[k]] = record[RECORD_FACTOR + k];
+        FOR_LANES(k, num_mass_entries) world.mass_matrix[model.mass_entry[k]] = record[RECORD_FACTOR + k];
     barrier();
 }

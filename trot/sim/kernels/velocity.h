@@ -11,17 +11,9 @@ INLINE Motion velocity_of_axis(const World& world, const Model& model, int dof) 
     return velocity;
 }
 
-// The sum over a body's own dofs of axis times rate, one number of it.
-INLINE Real own_motion(const Motion* axis, const Real* rate, const Model& model, int body, int number) {
-    Real sum = zero();
-    for (int dof = model.body_dof_start[body]; dof < model.body_dof_start[body + 1]; ++dof)
-        sum += numbers(axis + dof)[number] * rate[dof];
-    return sum;
-}
-
 STAGE void velocities(World& world, const Model& model, int lane) {
     root_to_leaves<6>(model, lane, numbers(world.body_velocity), [&](int) { return zero(); },
-        [&](int body, int number) { return own_motion(world.joint_axis, world.joint_qd, model, body, number); });
+        [&](int body, int first, Share<6>& sum) { add_dofs(sum, world.joint_axis, world.joint_qd, model, body, first); });
     FOR_LANES(dof, num_dofs) {
         const bool moves = model.dof_kind[dof] != WORLD_SLIDE;
         world.joint_axis_rate[dof] =
@@ -35,9 +27,8 @@ template <bool WITH_JOINT_QDD>
 INLINE void accelerations(World& world, const Model& model, int lane) {
     root_to_leaves<6>(model, lane, numbers(world.body_acceleration),
         [&](int number) { return number < 3 ? zero() : real(-model.gravity[number - 3]); },
-        [&](int body, int number) {
-            Real sum = own_motion(world.joint_axis_rate, world.joint_qd, model, body, number);
-            if (WITH_JOINT_QDD) sum += own_motion(world.joint_axis, world.joint_qdd, model, body, number);
-            return sum;
+        [&](int body, int first, Share<6>& sum) {
+            add_dofs(sum, world.joint_axis_rate, world.joint_qd, model, body, first);
+            if (WITH_JOINT_QDD) add_dofs(sum, world.joint_axis, world.joint_qdd, model, body, first);
         });
 }

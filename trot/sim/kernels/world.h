@@ -6,9 +6,6 @@
 
 constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
 
-// A row of the mass matrix holds one number per ancestor dof, root first, itself last; the right-hand side comes after.
-constexpr int RIGHT_HAND_SIDE = max_chain;
-constexpr int row_stride = max_chain + 1;
 // What parameters.h reads: body mass factors, then stiffness, damping, friction stiffness and friction per shape.
 constexpr int num_parameters = num_bodies + 4 * num_shapes;
 constexpr int parameter_slots = per_world_parameters ? num_parameters : 1;
@@ -42,8 +39,7 @@ struct World {
     // mass_matrix.h
     Inertia composite_inertia[num_bodies];
     Force composite_force[num_dofs];
-    Real mass_matrix[num_dofs * row_stride];
-    Real factor[num_dofs * row_stride];
+    Real mass_matrix[num_dofs * row_stride];  // with the right-hand side; then its factor
     Real inverse_diagonal[num_dofs];
 };
 

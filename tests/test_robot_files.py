@@ -1,0 +1,218 @@
+"""Our robot files against the figures they were written from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import trot
+from trot.sim.load import load_model
+from trot.sim.model import JointType, Model
+
+ASSETS = Path(trot.__file__).parent / "envs" / "assets"
+ROBOTS = Path(__file__).parent / "robots"
+PATHS = {path.stem: path for folder in (ASSETS, ROBOTS) for path in folder.glob("*.xml")}
+
+
+@pytest.fixture(scope="module")
+def robots() -> dict[str, Model]:
+    return {name: load_model(path) for name, path in PATHS.items()}
+
+
+# Name: mass (kg), dofs, contact points, controls.
+SIZES = {
+    "cartpole": (52.5, 2, 0, 1),
+    "hopper": (15.82, 6, 8, 3),
+    "half_cheetah": (21.18, 9, 16, 6),
+    "ant": (182.18, 14, 25, 8),
+    "humanoid": (40.84, 27, 35, 21),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes(robots, name):
+    model, (mass, num_dofs, num_points, num_controls) = robots[name], SIZES[name]
+    assert model.body_mass.sum() == pytest.approx(mass, abs=5e-3)
+    assert (model.num_dofs, model.num_points, model.num_controls) == (num_dofs, num_points, num_controls)
+    assert_array_equal(model.control_lower, -np.ones(num_controls))
+    assert_array_equal(model.control_upper, np.ones(num_controls))
+
+
+BODY_MASSES = {
+    "cartpole": [50, 2.5],
+    "hopper": [3.6652, 4.0579, 2.7814, 5.3156],
+    "half_cheetah": [9.4573, 2.3355, 2.402, 1.6575, 2.176, 1.817, 1.3384],
+    "ant": [96.776] + 4 * [7.8316, 13.5184],
+    "humanoid": [8.9075, 2.2619, 6.6162] + 2 * [4.7518, 2.7557, 1.1311] + 2 * [1.6611, 1.2295],
+}
+
+
+@pytest.mark.parametrize("name", BODY_MASSES)
+def test_body_masses(robots, name):
+    assert_allclose(robots[name].body_mass, BODY_MASSES[name], atol=6e-4)
+
+
+def symmetric(xx: float, yy: float, zz: float, xy: float, xz: float, yz: float) -> np.ndarray:
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+# Body: xx, yy, zz, xy, xz, yz about the centre of mass (kg m^2).
+INERTIAS = {
+    "cartpole": {0: (1.2083, 1.2083, 2.0833, 0, 0, 0), 1: (0.20885, 0.20885, 0.00104, 0, 0, 0)},
+    "ant": {
+        0: (2.2241, 2.2241, 2.7171, 0, 0, 0),
+        1: (0.068641, 0.068641, 0.11359, -0.044952, 0, 0),
+        2: (0.28842, 0.28842, 0.53496, -0.24654, 0, 0),
+        3: (0.068641, 0.068641, 0.11359, 0.044952, 0, 0),
+        4: (0.28842, 0.28842, 0.53496, 0.24654, 0, 0),
+        5: (0.068641, 0.068641, 0.11359, -0.044952, 0, 0),
+        6: (0.28842, 0.28842, 0.53496, -0.24654, 0, 0),
+        7: (0.068641, 0.068641, 0.11359, 0.044952, 0, 0),
+        8: (0.28842, 0.28842, 0.53496, 0.24654, 0, 0),
+    },
+    "humanoid": {
+        0: (0.17315, 0.15401, 0.041212, 0, -0.0034984, 0),
+        1: (0.009853, 0.0037458, 0.009853, 0, 0, 0),
+        2: (0.052318, 0.024322, 0.052318, 0, 0, 0),
+        3: (0.074952, 0.074894, 0.0082851, 0, 0, 0.0019608),
+        4: (0.032608, 0.032608, 0.0031899, 0, 0, 0),
+        5: (0.00090302, 0.0059437, 0.0064465, 0, 0, 0),
+        6: (0.074952, 0.074894, 0.0082851, 0, 0, -0.0019608),
+        9: (0.011032, 0.011032, 0.011032, 0.0048732, 0.0048732, -0.0048732),
+        10: (0.0093187, 0.0093187, 0.0093187, -0.0043486, -0.0043486, -0.0043486),
+        11: (0.011032, 0.011032, 0.011032, -0.0048732, 0.0048732, 0.0048732),
+        12: (0.0093187, 0.0093187, 0.0093187, 0.0043486, -0.0043486, 0.0043486),
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "body"), [(name, body) for name in INERTIAS for body in INERTIAS[name]])
+def test_inertias(robots, name, body):
+    # The figures have five digits, so the off-diagonal zeros are checked relative to the largest entry.
+    expected = symmetric(*INERTIAS[name][body])
+    tolerance = 5e-5 * np.abs(expected).max() + 5e-6
+    assert_allclose(robots[name].body_inertia[body], expected, atol=tolerance)
+
+
+# Name: start pose, height of the lowest contact point there (m).
+STARTS = {
+    "hopper": ([0] * 6, 0.040),
+    "half_cheetah": ([0, -0.2] + [0] * 7, 0.176),
+    "ant": ([0, 0, 0.75, 1, 0, 0, 0, 0, 1, 0, -1, 0, -1, 0, 1], 0.194),
+    "humanoid": ([0, 0, 1.35, 1, 0, 0, 0] + [0] * 21, 0.065),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_clearance_at_the_start(robots, name):
+    model, (q, clearance) = robots[name], STARTS[name]
+    data = mujoco.MjData(model.source)
+    data.qpos[:] = q
+    mujoco.mj_kinematics(model.source, data)
+    lowest = np.inf
+    for shape, pos, radius in zip(model.point_shape, model.point_pos, model.point_radius, strict=True):
+        body = data.body(model.body_name[model.shape_body[shape]])
+        lowest = min(lowest, (body.xpos + body.xmat.reshape(3, 3) @ pos)[2] - radius)
+    assert lowest == pytest.approx(clearance, abs=6e-4)
+
+
+# Name: contact stiffness, damping, friction stiffness, friction coefficient, limit stiffness.
+CONSTANTS = {
+    "hopper": (2e4, 1e3, 1e3, 0.9, 1e3),
+    "half_cheetah": (2e4, 1e3, 1e3, 1.0, 1e3),
+    "ant": (4e4, 1e4, 3e3, 0.75, 1e3),
+    "humanoid": (2e4, 5e3, 1e3, 0.75, 1e3),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_contact_and_limit_constants(robots, name):
+    model, (stiffness, damping, friction_stiffness, friction, limit) = robots[name], CONSTANTS[name]
+    assert model.ground_height == 0
+    assert set(model.shape_stiffness) == {stiffness}
+    assert set(model.shape_damping) == {damping}
+    assert set(model.shape_friction_stiffness) == {friction_stiffness}
+    assert set(model.shape_friction) == {friction}
+    assert set(model.joint_limit_stiffness[model.joint_type != JointType.FREE]) == {limit}
+
+
+def test_cartpole_joints(robots):
+    model = robots["cartpole"]
+    assert_array_equal(model.joint_limit_stiffness, [100, 100])
+    assert_array_equal(model.joint_lower, [-4, -np.inf])
+    assert_array_equal(model.dof_damping, [1, 1])
+    assert_array_equal(model.dof_armature, [0.01, 0.01])
+    assert_array_equal(model.motor_gear, [1000])
+    assert model.ground_height is None
+    assert model.body_pos[0, 2] == 2.5
+
+
+def test_hopper_joints(robots):
+    model = robots["hopper"]
+    assert_array_equal(model.dof_damping, [10, 10, 10, 12, 12, 12])
+    assert_array_equal(model.dof_armature, np.ones(6))
+    assert_allclose(model.joint_lower[3:], [-2.618, -2.618, -0.7854], atol=1e-4)
+    assert_allclose(model.joint_upper[3:], [0, 0, 0.7854], atol=1e-4)
+    assert_array_equal(model.motor_dof, [3, 4, 5])
+    assert_array_equal(model.motor_gear, [200, 200, 200])
+    assert_array_equal(model.q_reference, np.zeros(6))
+    assert model.body_pos[0, 2] == 1.25
+
+
+@pytest.mark.parametrize(("name", "joint"), [("cartpole", 1), ("hopper", 2), ("half_cheetah", 2)])
+def test_positive_angle_tips_the_top_forward(robots, name, joint):
+    """A point above the hinge moves along axis x up."""
+    axis = robots[name].joint_axis[joint]
+    assert_array_equal(np.cross(axis, [0, 0, 1]), [1, 0, 0])
+
+
+def test_half_cheetah_joints(robots):
+    model = robots["half_cheetah"]
+    assert_array_equal(model.joint_stiffness, [0, 0, 0, 240, 180, 120, 180, 120, 60])
+    assert_array_equal(model.dof_damping, [10, 10, 10, 16, 14.5, 13, 14.5, 13, 11.5])
+    assert_array_equal(model.dof_armature, np.full(9, 0.1))
+    assert_array_equal(model.q_spring, np.zeros(9))
+    assert_array_equal(model.motor_gear, np.full(6, 200))
+    # End of a tilted capsule, as the figures give it.
+    bfoot = model.point_pos[model.point_shape == model.shape_name.index("bfoot")]
+    assert_allclose(bfoot, [[0.0551, 0, -0.1876], [0.0049, 0, -0.0064]], atol=1e-4)
+
+
+def test_ant_joints(robots):
+    model = robots["ant"]
+    assert_array_equal(model.dof_damping, [0] * 6 + [11] * 8)
+    assert_array_equal(model.dof_armature, [0] * 6 + [0.05] * 8)
+    hip, bent, straight = 0.6981, 1.7453, 0.5236
+    assert_allclose(model.joint_lower[1:], [-hip, straight, -hip, -bent, -hip, -bent, -hip, straight], atol=1e-4)
+    assert_allclose(model.joint_upper[1:], [hip, bent, hip, -straight, hip, -straight, hip, bent], atol=1e-4)
+    assert model.actuator_name == tuple(f"{joint}_{leg}" for leg in (1, 2, 3, 4) for joint in ("hip", "ankle"))
+    assert_array_equal(model.motor_gear, np.full(8, 200))
+
+
+def test_humanoid_joints(robots):
+    model = robots["humanoid"]
+    leg, arm = [70, 70, 210, 140, 35, 35], [35, 35, 70]
+    assert_array_equal(model.motor_gear, [70, 70, 70, *leg, *leg, *arm, *arm])
+    assert_array_equal(model.motor_dof, np.arange(6, 27))
+    leg, arm = [15, 15, 15, 10.1, 11, 11], [15, 15, 11]
+    assert_array_equal(model.dof_damping, [0] * 6 + [15, 15, 15, *leg, *leg, *arm, *arm])
+    leg, arm = [10, 10, 20, 5, 2, 2], [10, 10, 2]
+    assert_array_equal(model.joint_stiffness, [0, 20, 20, 10, *leg, *leg, *arm, *arm])
+    leg, arm = [0.01, 0.01, 0.01, 0.007, 0.006, 0.006], [0.01, 0.01, 0.006]
+    assert_array_equal(model.dof_armature, [0] * 6 + [0.02, 0.01, 0.01, *leg, *leg, *arm, *arm])
+    leg, arm = [-0.4363, -1.0472, -1.3963, -2.7925, -0.8727, -0.8727], [-1.0472, -1.0472, -1.5708]
+    assert_allclose(model.joint_lower[1:], [-0.7854, -1.309, -0.6109, *leg, *leg, *arm, *arm], atol=1e-4)
+    leg, arm = [0.0873, 0.6109, 0.3491, 0.0349, 0.8727, 0.8727], [1.0472, 1.0472, 0.8727]
+    assert_allclose(model.joint_upper[1:], [0.7854, 0.5236, 0.6109, *leg, *leg, *arm, *arm], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_only_the_ground_is_touched_in_plain_mujoco(robots, name):
+    source = robots[name].source
+    moving = source.geom_bodyid > 0
+    contype, conaffinity = source.geom_contype[moving], source.geom_conaffinity[moving]
+    assert not np.any(contype[:, None] & conaffinity[None, :])
