@@ -25,14 +25,15 @@ def step(
     The result's `finite` flag tells, when read, which worlds hold a NaN; check_finite() names where it began.
     """
     check_inputs(model, state, control, dt, substeps)
-    packed, run = _prepare(model, state, parameters)
+    packed, run = prepare(model, state, parameters)
     inputs = [state.joint_q, state.joint_qd, control] + ([] if packed is None else [packed])
     keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     next_q, next_qd = _Step.apply(run, dt, substeps, keep, state.joint_q, state.joint_qd, control, packed)  # type: ignore[no-untyped-call]
     return State(next_q, next_qd)
 
 
-def _prepare(model: Model, state: State, parameters: Parameters | None) -> tuple[Tensor | None, Launcher]:
+def prepare(model: Model, state: State, parameters: Parameters | None) -> tuple[Tensor | None, Launcher]:
+    """The parameters as the kernel reads them, and the kernels for this state's precision and device."""
     joint_q = state.joint_q
     packed = None if parameters is None else parameters.pack(model, state.num_worlds, joint_q)
     variant = Variant(joint_q.dtype, per_world_parameters=packed is not None, store_factor=joint_q.is_cuda)
@@ -54,6 +55,7 @@ class Pass:
         self.trajectory = run.new_trajectory(self.num_worlds, substeps) if keep else None
 
     def forward(self) -> tuple[Tensor, Tensor]:
+        """The next joint_q and joint_qd."""
         self.run.forward(self._arguments(), self.run.num_blocks(self.num_worlds))
         return self.next_q, self.next_qd
 

@@ -1,0 +1,70 @@
+"""Finding out where a simulation went wrong."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trot.sim.model import Model
+from trot.sim.parameters import Parameters
+from trot.sim.state import State
+from trot.sim.step import Pass, check_inputs, prepare
+
+
+class NonFiniteError(ArithmeticError):
+    """A state holds a NaN or an infinity."""
+
+    def __init__(self, world: int, substep: int | None, dof: str, num_worlds: int) -> None:
+        self.world, self.substep, self.dof = world, substep, dof
+        when = "before the step" if substep is None else f"in substep {substep}"
+        others = f" ({num_worlds} worlds in all)" if num_worlds > 1 else ""
+        super().__init__(
+            f"world {world} becomes non-finite {when}, first in dof '{dof}'{others}. Usual causes: a substep too long "
+            "for the stiffest contact, spring or damper (raise substeps), or controls far out of range."
+        )
+
+
+@torch.no_grad()
+def check_finite(
+    model: Model, state: State, control: Tensor, dt: float, substeps: int = 1, parameters: Parameters | None = None
+) -> None:
+    """Run a step again, with the arguments of step(), and raise NonFiniteError naming where it first goes wrong.
+
+    Substeps count from 0; None in the error means that the state was already bad. A finite step returns quietly.
+    """
+    check_inputs(model, state, control, dt, substeps)
+    if not bool(state.finite.all()):
+        bad_qd = ~state.joint_qd.isfinite()
+        bad_q = _by_dof(model, ~state.joint_q.isfinite())
+        _raise_first(model, (bad_q | bad_qd).unsqueeze(0), None)
+    packed, run = prepare(model, state, parameters)
+    ran = Pass(run, dt, substeps, True, state.joint_q, state.joint_qd, control, packed)
+    next_q, next_qd = ran.forward()
+    if bool(State(next_q, next_qd).finite.all()):
+        return
+    assert ran.trajectory is not None
+    # (substeps, blocks, record, worlds of a block) -> (substeps, worlds, record)
+    records = ran.trajectory.transpose(2, 3).reshape(substeps, -1, ran.trajectory.shape[2])[:, : state.num_worlds]
+    first_qdd = model.num_q + model.num_dofs
+    bad = ~records[:, :, first_qdd : first_qdd + model.num_dofs].isfinite()
+    if not bool(bad.any()):
+        # Every acceleration was finite; the last integration overflowed.
+        bad[-1] |= ~next_qd.isfinite() | _by_dof(model, ~next_q.isfinite())
+    _raise_first(model, bad, 0)
+
+
+def _by_dof(model: Model, bad_q: Tensor) -> Tensor:
+    """Which dofs have a bad coordinate; a bad quaternion counts for each of its three."""
+    bad = torch.zeros(bad_q.shape[0], model.num_dofs, dtype=torch.bool, device=bad_q.device)
+    q_ends = [*model.joint_q_start[1:], model.num_q]
+    dof_ends = [*model.joint_dof_start[1:], model.num_dofs]
+    for q, q_end, dof, dof_end in zip(model.joint_q_start, q_ends, model.joint_dof_start, dof_ends, strict=True):
+        bad[:, dof:dof_end] = bad_q[:, q:q_end].any(dim=1, keepdim=True)
+    return bad
+
+
+def _raise_first(model: Model, bad: Tensor, first_substep: int | None) -> None:
+    """bad is (substeps, worlds, dofs): the earliest substep counts, then the lowest world and dof."""
+    substep, world, dof = (int(i) for i in bad.nonzero()[0])
+    num_worlds = int(bad.any(dim=2).any(dim=0).sum())
+    raise NonFiniteError(world, None if first_substep is None else substep, model.dof_name[dof], num_worlds)
