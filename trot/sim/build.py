@@ -142,7 +142,7 @@ def _module_name(text: str) -> str:
 def compile_kernels(layout: Layout, variant: Variant, device: torch.device) -> Kernels:
     """The kernels of a model for one device: compiled the first time, from Warp's cache after that."""
     text = source(layout, variant)
-    name = _module_name(text)
+    name = _module_name(text + str(MODULE_OPTIONS))
     lanes = 32 if device.type == "cuda" else 1
     forward, backward, sizes = _define(text, name, SCALARS[variant.dtype], lanes)
     wp.init()

@@ -171,6 +171,8 @@ def _entry_tables(
     turn = dofs.body_end[dofs.body] - 1 - np.arange(len(dofs.body))
     num_levels, max_body_dofs = int(level.max()) + 1, int((dofs.body_end - dofs.body_start).max())
     row_stride = -(-(1 + max(len(chain) for chain in dofs.chain)) // columns_per_entry) * columns_per_entry
+    if columns_per_entry == 1 and row_stride % 2 == 0:
+        row_stride += 1  # lanes that read a column together then hit different banks of shared memory
     cells: list[list[tuple[int, int]]] = [[] for _ in range(num_levels * max_body_dofs)]
     mass_entry: list[int] = []
     for dof, chain in enumerate(dofs.chain):
@@ -202,6 +204,11 @@ def _tree_fields(model: Model, dofs: _Dofs, level: NDArray[np.int32]) -> list[Fi
     level_body, level_start = _grouped(level, int(level.max()) + 1)
     has_parent = np.flatnonzero(model.body_parent != WORLD).astype(np.int32)
     order, child_start = _grouped(model.body_parent[has_parent], model.num_bodies)
+    lines: list[list[int]] = []
+    body_end = np.arange(1, model.num_bodies + 1, dtype=np.int32)
+    for body, parent in enumerate(model.body_parent):
+        lines.append(([] if parent == WORLD else lines[parent]) + [body])
+        body_end[lines[body]] = body + 1
     depth = np.array([len(chain) - 1 for chain in dofs.chain], np.int32)
     joint_count = np.bincount(model.joint_body, minlength=model.num_bodies)
     point_body = model.shape_body[model.point_shape] if model.num_points else np.zeros(0, np.int32)
@@ -212,6 +219,9 @@ def _tree_fields(model: Model, dofs: _Dofs, level: NDArray[np.int32]) -> list[Fi
         Field("body_point_start", _grouped(point_body, model.num_bodies)[1], "first contact point"),
         Field("level_body", level_body, "bodies by distance from the root"),
         Field("level_start", level_start, "first of a level in level_body"),
+        Field("body_subtree_end", body_end, "past the last body that it carries"),
+        Field("ancestor", np.concatenate(lines).astype(np.int32), "bodies from the root to each body, itself included"),
+        Field("ancestor_start", _starts(np.array([len(line) for line in lines])), "first of a body's in ancestor"),
         Field("child", has_parent[order], "bodies by parent"),
         Field("child_start", child_start, "first child of a body"),
         Field("joint_type", model.joint_type, "FREE, BALL, SLIDE, HINGE"),

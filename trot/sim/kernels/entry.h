@@ -8,9 +8,10 @@ constexpr int SHARED_BYTES = 47 * 1024;
 #if defined(__CUDA_ARCH__)
 INLINE const Model& shared_model(const Model* source, int lane) {
     constexpr bool fits = sizeof(Model) + sizeof(World) + sizeof(Adjoint) <= SHARED_BYTES;
-    __shared__ int words[fits ? sizeof(Model) / 4 : 1];
+    constexpr int num_words = sizeof(Model) / sizeof(int);
+    __shared__ int words[fits ? num_words : 1];
     if (!fits) return *source;
-    FOR_LANES(k, int(sizeof(Model) / 4)) words[k] = reinterpret_cast<const int*>(source)[k];
+    FOR_LANES(k, num_words) words[k] = reinterpret_cast<const int*>(source)[k];
     return *reinterpret_cast<const Model*>(words);
 }
 template <typename Workspace>

@@ -16,6 +16,9 @@ constexpr int WORLDS_PER_BLOCK = 1;
 // Between stages: what one lane wrote, every lane may read.
 INLINE void barrier() { __syncwarp(); }
 
+// The number that another lane holds.
+INLINE Real from_lane(Real value, int other) { return __shfl_sync(0xffffffffu, value, other); }
+
 INLINE bool any(Mask mask) { return mask; }
 INLINE Real square_root(Real a) { return sqrt(a); }
 INLINE Real nearest_integer(Real a) { return rint(a); }
@@ -32,6 +35,7 @@ typedef decltype(Real() < Real()) Mask;
 #define STAGE inline __attribute__((noinline))
 
 INLINE void barrier() {}
+INLINE Real from_lane(Real value, int) { return value; }
 
 INLINE bool any(Mask mask) { return __builtin_reduce_or(mask) != 0; }
 INLINE Real square_root(Real a) { return __builtin_elementwise_sqrt(a); }
@@ -40,6 +44,10 @@ INLINE Real larger(Real a, Real b) { return __builtin_elementwise_max(a, b); }
 INLINE Real smaller(Real a, Real b) { return __builtin_elementwise_min(a, b); }
 
 #endif
+
+// Latency is what a lone warp pays for: unrolled loads overlap.
+#define UNROLL _Pragma("unroll")
+#define UNROLL_SOME _Pragma("unroll 4")
 
 #define FOR_LANES(i, n) for (int i = lane; i < (n); i += LANES)
 #define FOR_LANES_FROM(i, first, end) for (int i = (first) + lane; i < (end); i += LANES)

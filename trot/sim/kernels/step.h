@@ -1,11 +1,11 @@
 // One control step: all its substeps in one go, forwards and backwards.
 #pragma once
 #include "clock.h"
+#include "dynamics.h"
 #include "integrate.h"
 #include "inverse_dynamics.h"
 #include "joint_force.h"
 #include "kinematics.h"
-#include "mass_matrix.h"
 #include "memory.h"
 #include "quaternion_gradient.h"
 
@@ -16,9 +16,8 @@ INLINE void substep(World& world, const Model& model, int lane, Scalar dt, Real*
     body_forces(world, model, lane);
     body_forces_to_root(world, model, lane);                 lap(clock, BODY_FORCES);
     joint_forces(world, model, lane);                        lap(clock, JOINT_FORCES);
-    mass_matrix(world, model, lane);                         lap(clock, MASS_MATRIX);
-    factorise(world, model, lane);                           lap(clock, FACTORISE);
-    solve_to_leaves(world, model, lane, world.joint_qdd);    lap(clock, SOLVE);
+    build_and_factorise(world, model, lane);                 lap(clock, FACTORISE);
+    finish_solve(world, model, lane, world.joint_qdd);       lap(clock, SOLVE);
     if (record) save_substep(world, model, lane, record);    lap(clock, SAVE);
     integrate(world, model, lane, dt);                       lap(clock, INTEGRATE);
 }
@@ -30,14 +29,9 @@ INLINE void substep_adjoint(World& world, Adjoint& adjoint, const Model& model, 
     restore_substep(world, model, lane, record);             lap(clock, RESTORE);
     integrate_adjoint(world, adjoint, model, lane, dt);      lap(clock, INTEGRATE_ADJOINT);
     kinematics(world, model, lane);                          lap(clock, KINEMATICS_AGAIN);
-    if (store_factor) {
-        solve_to_root(world, model, lane);
-    } else {
-        mass_matrix(world, model, lane);
-        factorise(world, model, lane);
-    }
-    lap(clock, FACTOR_AGAIN);
-    solve_to_leaves(world, model, lane, adjoint.lambda);     lap(clock, SOLVE_LAMBDA);
+    if (store_factor) begin_solve(world, model, lane);
+    else build_and_factorise(world, model, lane);            lap(clock, FACTOR_AGAIN);
+    finish_solve(world, model, lane, adjoint.lambda);        lap(clock, SOLVE_LAMBDA);
     velocities(world, model, lane);
     accelerations<true>(world, model, lane);
     lambda_motions(world, adjoint, model, lane);             lap(clock, VELOCITIES_AGAIN);

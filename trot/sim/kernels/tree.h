@@ -1,4 +1,6 @@
-// Two ways over the tree of bodies, level by level. Lanes share the numbers of a level; each number has one owner.
+// Two ways over the tree of bodies: sums from the roots outwards, and sums over subtrees. Each number has one owner.
+// One lane walks the tree, parents before children or the other way round. Many lanes would wait for each other at
+// every level of it, so there each number adds up its whole line of ancestors, or its whole subtree, by itself.
 #pragma once
 #include "world.h"
 
@@ -7,45 +9,82 @@ template <int WIDTH>
 struct Share {
     static constexpr int count = LANES == 1 ? WIDTH : 1;
     static constexpr int per_body = WIDTH / count;
+    static constexpr int rounds = (num_bodies * per_body + LANES - 1) / LANES;
     Real number[count];
 };
 
-// result[body] = result[parent] + own, from the roots outwards. own(body, first, sum) adds the body's own numbers
-// first, first + 1, ... to the share; at_root(number) is what a root starts from.
-template <int WIDTH, typename Root, typename Own>
-INLINE void root_to_leaves(const Model& model, int lane, Real* result, Root at_root, Own own) {
-    using Sum = Share<WIDTH>;
-    for (int level = 0; level < num_levels; ++level) {
-        FOR_LANES_FROM(item, Sum::per_body * model.level_start[level], Sum::per_body * model.level_start[level + 1]) {
-            const int body = model.level_body[item / Sum::per_body], first = item % Sum::per_body * Sum::count;
-            const Real* parent = result + WIDTH * model.body_parent[body] + first;
-            Sum sum;
-            for (int i = 0; i < Sum::count; ++i) sum.number[i] = level == 0 ? at_root(first + i) : parent[i];
-            own(body, first, sum);
-            for (int i = 0; i < Sum::count; ++i) result[WIDTH * body + first + i] = sum.number[i];
+// result[body] = start + own of the body and all its ancestors. own(body, first, sum) adds the body's own numbers
+// first, first + 1, ... to the share; start(number) is what a root starts from.
+template <int WIDTH, typename Start, typename Own>
+INLINE void root_to_leaves(const Model& model, int lane, Real* result, Start start, Own own) {
+    if (LANES == 1) {
+        for (int body = 0; body < num_bodies; ++body) {
+            const int parent = model.body_parent[body];
+            Share<WIDTH> sum;
+            for (int i = 0; i < WIDTH; ++i) sum.number[i] = parent < 0 ? start(i) : result[WIDTH * parent + i];
+            own(body, 0, sum);
+            for (int i = 0; i < WIDTH; ++i) result[WIDTH * body + i] = sum.number[i];
         }
-        barrier();
+        return;
     }
+    FOR_LANES(item, WIDTH * num_bodies) {
+        Share<WIDTH> sum;
+        sum.number[0] = zero();
+        own(item / WIDTH, item % WIDTH, sum);
+        result[item] = sum.number[0];
+    }
+    barrier();
+    Real total[Share<WIDTH>::rounds];
+    UNROLL for (int round = 0; round < Share<WIDTH>::rounds; ++round) {
+        const int item = round * LANES + lane;
+        if (item >= WIDTH * num_bodies) break;
+        const int body = item / WIDTH, number = item % WIDTH;
+        Real sum = start(number);
+        UNROLL_SOME for (int k = model.ancestor_start[body]; k < model.ancestor_start[body + 1]; ++k)
+            sum += result[WIDTH * model.ancestor[k] + number];
+        total[round] = sum;
+    }
+    barrier();
+    UNROLL for (int round = 0; round < Share<WIDTH>::rounds; ++round)
+        if (round * LANES + lane < WIDTH * num_bodies) result[round * LANES + lane] = total[round];
+    barrier();
 }
 
-// result[body] += own and the sum over its children, from the leaves inwards: a sum over each subtree.
+// result[body] += own of the body and of all it carries.
 template <int WIDTH, typename Own>
 INLINE void leaves_to_root(const Model& model, int lane, Real* result, Own own) {
-    using Sum = Share<WIDTH>;
-    for (int level = num_levels - 1; level >= 0; --level) {
-        FOR_LANES_FROM(item, Sum::per_body * model.level_start[level], Sum::per_body * model.level_start[level + 1]) {
-            const int body = model.level_body[item / Sum::per_body], first = item % Sum::per_body * Sum::count;
-            Sum sum;
-            for (int i = 0; i < Sum::count; ++i) sum.number[i] = result[WIDTH * body + first + i];
-            own(body, first, sum);
-            for (int k = model.child_start[body]; k < model.child_start[body + 1]; ++k) {
-                const Real* child = result + WIDTH * model.child[k] + first;
-                for (int i = 0; i < Sum::count; ++i) sum.number[i] += child[i];
-            }
-            for (int i = 0; i < Sum::count; ++i) result[WIDTH * body + first + i] = sum.number[i];
+    if (LANES == 1) {
+        for (int body = num_bodies - 1; body >= 0; --body) {
+            Share<WIDTH> sum;
+            for (int i = 0; i < WIDTH; ++i) sum.number[i] = result[WIDTH * body + i];
+            own(body, 0, sum);
+            for (int k = model.child_start[body]; k < model.child_start[body + 1]; ++k)
+                for (int i = 0; i < WIDTH; ++i) sum.number[i] += result[WIDTH * model.child[k] + i];
+            for (int i = 0; i < WIDTH; ++i) result[WIDTH * body + i] = sum.number[i];
         }
-        barrier();
+        return;
     }
+    FOR_LANES(item, WIDTH * num_bodies) {
+        Share<WIDTH> sum;
+        sum.number[0] = result[item];
+        own(item / WIDTH, item % WIDTH, sum);
+        result[item] = sum.number[0];
+    }
+    barrier();
+    Real total[Share<WIDTH>::rounds];
+    UNROLL for (int round = 0; round < Share<WIDTH>::rounds; ++round) {
+        const int item = round * LANES + lane;
+        if (item >= WIDTH * num_bodies) break;
+        const int body = item / WIDTH;
+        Real sum = zero();
+        // In depth-first order a subtree is a range.
+        UNROLL_SOME for (int k = item; k < item + WIDTH * (model.body_subtree_end[body] - body); k += WIDTH) sum += result[k];
+        total[round] = sum;
+    }
+    barrier();
+    UNROLL for (int round = 0; round < Share<WIDTH>::rounds; ++round)
+        if (round * LANES + lane < WIDTH * num_bodies) result[round * LANES + lane] = total[round];
+    barrier();
 }
 template <int WIDTH>
 INLINE void leaves_to_root(const Model& model, int lane, Real* result) {

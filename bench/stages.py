@@ -1,0 +1,101 @@
+"""Inside the kernels: cycles of each stage, and the memory that the backward pass is kept in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import torch
+
+from bench.robots import CONTROL_DT, Robot, draw_controls, draw_start
+from trot.sim.build import HEADERS, Variant
+from trot.sim.launch import Launcher, launcher, set_num_threads
+from trot.sim.model import Model
+from trot.sim.step import Pass
+
+PROFILE_WORLDS = 64
+
+
+def stage_names() -> list[str]:
+    """The stages in the order the kernels count them, from the enum in clock.h."""
+    text = (HEADERS / "clock.h").read_text(encoding="utf-8")
+    found = re.search(r"enum Stage \{([^}]*)\}", text)
+    if found is None:
+        raise ValueError("kernels/clock.h has no `enum Stage { ... }`")
+    *names, last = re.findall(r"[A-Z_]+", found.group(1))
+    if last != "NUM_STAGES":
+        raise ValueError(f"the last name in `enum Stage` of kernels/clock.h is {last}, not NUM_STAGES")
+    return names
+
+
+def kernels_in_use(model: Model, device: torch.device, profile: bool = False) -> Launcher:
+    """The kernels that step() runs on this device: it stores the factor on CUDA and rebuilds it on the CPU."""
+    variant = Variant(torch.float32, store_factor=device.type == "cuda", profile=profile)
+    return launcher(model, variant, device)
+
+
+@dataclass(frozen=True)
+class StageCycles:
+    """Cycles per substep that one block of worlds spends in each stage; stages that do not run are left out."""
+
+    robot: str
+    place: str
+    worlds_per_block: int
+    forward: dict[str, float]
+    backward: dict[str, float]
+
+
+def measure_stages(robot: Robot, model: Model, device: torch.device, repeats: int) -> StageCycles:
+    """Run windows through the profiling kernels, one thread on the CPU."""
+    set_num_threads(1)
+    run = kernels_in_use(model, device, profile=True)
+    start = draw_start(robot, model, PROFILE_WORLDS, device)
+    controls = draw_controls(model, PROFILE_WORLDS, device)
+    forward, backward = torch.zeros_like(run.cycles), torch.zeros_like(run.cycles)
+    for repetition in range(repeats + 1):
+        if repetition == 1:
+            # The first window fills the caches and is not counted.
+            forward.zero_()
+            backward.zero_()
+        joint_q, joint_qd = start.joint_q, start.joint_qd
+        passes: list[Pass] = []
+        run.cycles.zero_()
+        for control in controls:
+            passes.append(Pass(run, CONTROL_DT, robot.substeps, True, joint_q, joint_qd, control, None))
+            joint_q, joint_qd = passes[-1].forward()
+        forward += run.cycles
+        run.cycles.zero_()
+        q_bar, qd_bar = torch.ones_like(joint_q), torch.ones_like(joint_qd)
+        for ran in reversed(passes):
+            q_bar, qd_bar, _, _ = ran.backward(q_bar, qd_bar, tangent=False)
+        backward += run.cycles
+    substeps = repeats * robot.window_substeps
+    return StageCycles(
+        robot.name, device.type.upper(), run.kernels.sizes.worlds_per_block,
+        _per_substep(forward, substeps), _per_substep(backward, substeps),
+    )  # fmt: skip
+
+
+def _per_substep(cycles: torch.Tensor, substeps: int) -> dict[str, float]:
+    return {name: count / substeps for name, count in zip(stage_names(), cycles.tolist(), strict=True) if count > 0}
+
+
+@dataclass(frozen=True)
+class KeptMemory:
+    """What the forward pass keeps for the backward pass."""
+
+    robot: str
+    place: str
+    factor: str
+    """"stored" or "rebuilt"."""
+    numbers_per_substep: int
+    bytes_per_control_step: int
+    """Of one world."""
+
+
+def kept_memory(robot: Robot, model: Model, device: torch.device) -> KeptMemory:
+    """Bytes per world, read off the compiled kernels."""
+    run = kernels_in_use(model, device)
+    record = run.kernels.sizes.record
+    size = record * run.dtype.itemsize * robot.substeps
+    return KeptMemory(robot.name, device.type.upper(), "stored" if device.type == "cuda" else "rebuilt", record, size)
