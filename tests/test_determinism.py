@@ -96,7 +96,8 @@ def touching(model: Model, joint_q: Tensor) -> list[bool]:
         mujoco.mj_kinematics(model.source, data)
         mujoco.mj_comPos(model.source, data)
         mujoco.mj_collision(model.source, data)
-        result.append(any(0 in model.source.geom_bodyid[list(pair)] for pair in data.contact.geom))
+        kinds = model.source.geom_type[data.contact.geom]
+        result.append(bool((kinds == mujoco.mjtGeom.mjGEOM_PLANE).any()))
     return result
 
 
