@@ -161,14 +161,14 @@ def test_one_control_step(robot: str, substeps: int) -> None:
     run, inputs = make_run(robot, substeps=substeps, dt=CONTROL_DT * substeps / SUBSTEPS)
     touches = (point_heights(run.model, inputs["joint_q"]) < 0).any(axis=1)
     assert 0 < touches.sum() < NUM_WORLDS
-    assert 0 < beyond_limits(run.model, inputs["joint_q"]).sum()
-    check_gradients(run, inputs, (1e-6, 1e-5, 1e-4), excluded_share=0.02)
+    assert beyond_limits(run.model, inputs["joint_q"]).any()
+    check_gradients(run, inputs, (1e-6, 1e-5, 1e-4, 1e-3), excluded_share=0.02)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_a_rollout_with_contacts_made_and_broken(robot: str) -> None:
-    """32 control steps of 16 substeps. What a start changes is by then a few hundred times as large."""
+    """32 control steps of 16 substeps, in random directions."""
     run, inputs = make_run(robot, num_steps=32)
     model = run.model
     joint_q = run.states(tensors(inputs))[:, :, : model.num_q].numpy()
@@ -178,7 +178,7 @@ def test_a_rollout_with_contacts_made_and_broken(robot: str) -> None:
     assert made.sum() > 20 and broken.sum() > 20
     beyond = beyond_limits(model, joint_q)
     assert (~beyond[:, :-1] & beyond[:, 1:]).sum() > 20
-    check_gradients(run, inputs, (1e-8, 1e-7, 1e-6, 1e-5), np.random.default_rng(1), excluded_share=0.1)
+    check_gradients(run, inputs, (1e-8, 1e-7, 1e-6, 1e-5, 1e-4), np.random.default_rng(1), excluded_share=0.1)
 
 
 def test_a_kink_nearby_raises_doubt_by_more_than_its_error() -> None:

@@ -34,7 +34,6 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
 NUM_WORLDS = 20  # one whole block of 16 and an incomplete one
 
 STAGES = """
-    FOR_LANES(actuator, num_controls) world.control[actuator] = clamped(model, actuator, in_control(actuator));
     kinematics(world, model, lane);
     for (int body = 0; body < num_bodies; ++body)
         for (int i = 0; i < 3; ++i) {
@@ -43,21 +42,30 @@ STAGES = """
                 out_rotation(9 * body + 3 * i + j, numbers(&world.body_rotation[body].row[i])[j]);
         }
 
+    // What the bodies need while the muscles are slack.
+    for (int k = 0; k < num_controls; ++k) world.control[k] = zero();
     velocities(world, model, lane);
     accelerations<false>(world, model, lane);
     body_forces(world, model, lane);
-    leaves_to_root<6>(model, lane, numbers(world.body_force));  // without the muscles
+    leaves_to_root<6>(model, lane, numbers(world.body_force));
     for (int dof = 0; dof < num_dofs; ++dof)
         out_bias(dof, dot(world.joint_axis[dof], world.body_force[model.dof_body[dof]]));
 
+    for (int k = 0; k < num_controls; ++k) world.control[k] = clamped(model, k, in_control(k));
     for (int body = 0; body < num_bodies; ++body) world.body_force[body] = zero_force();
     joint_forces(world, model, lane);
     for (int dof = 0; dof < num_dofs; ++dof)
         out_joint_force(dof, world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE]);
 
-    body_forces_to_root(world, model, lane);  // the muscles alone
+    muscles(world, model, lane);
+    for (int segment = 0; segment < num_segments; ++segment) {
+        const int a = model.segment_body_a[segment], b = model.segment_body_b[segment];
+        if (a >= 0) world.body_force[a] += world.segment_force[segment];
+        if (b >= 0) world.body_force[b] -= world.segment_force[segment];
+    }
+    leaves_to_root<6>(model, lane, numbers(world.body_force));
     for (int dof = 0; dof < num_dofs; ++dof)
-        out_muscle_force(dof, -dot(world.joint_axis[dof], world.body_force[model.dof_body[dof]]));
+        out_muscle_force(dof, dot(world.joint_axis[dof], world.body_force[model.dof_body[dof]]));
 
     mass_matrix(world, model, lane);
     for (int i = 0; i < num_dofs; ++i) {
@@ -76,9 +84,7 @@ def load_comparable(source: str | Path) -> Model:
     """A robot with only what MuJoCo has too: no ground, no limits, no springs in ball joints."""
     model = load_model(source)
     springs = np.where(model.joint_type == JointType.BALL, 0, model.joint_stiffness)
-    return replace(
-        model, ground_height=None, joint_stiffness=springs, joint_limit_stiffness=np.zeros(model.num_joints)
-    )
+    return replace(model, ground_height=None, joint_stiffness=springs, joint_limit_stiffness=np.zeros(model.num_joints))
 
 
 def lively_inputs(model: Model, seed: int) -> dict[str, np.ndarray]:

@@ -113,7 +113,9 @@ def contacts(rng: np.random.Generator, kind: str) -> dict[str, np.ndarray]:
         "f_bar": rng.normal(size=(NUM_WORLDS, 3)),
     }
     leaving = inputs["stiffness"] / inputs["damping"]  # the separation speed at which the normal force vanishes
-    rise = leaving * (rng.uniform(1.1, 3, (NUM_WORLDS, 1)) if kind == "leaves" else rng.uniform(-2, 0.9, (NUM_WORLDS, 1)))
+    rise = leaving * (
+        rng.uniform(1.1, 3, (NUM_WORLDS, 1)) if kind == "leaves" else rng.uniform(-2, 0.9, (NUM_WORLDS, 1))
+    )
     normal = inputs["depth"] * (inputs["stiffness"] - inputs["damping"] * rise)
     slipping = inputs["friction"] * normal / inputs["friction_stiffness"]  # the speed at which it starts to slide
     part = {"sticks": rng.uniform(0, 0.9, (NUM_WORLDS, 1)), "slides": rng.uniform(1.1, 9, (NUM_WORLDS, 1)), "leaves": 1}
@@ -250,9 +252,7 @@ def test_spring_of_a_ball_joint_at_rest(every_joint: Model, rng: np.random.Gener
     model, where = resting_askew(every_joint)
     quat = np.tile(model.q_spring[where : where + 4], (NUM_WORLDS, 1))
     inputs = {"quat": quat, "turn": np.zeros((NUM_WORLDS, 3)), "lambda": rng.normal(size=(NUM_WORLDS, 3))}
-    found = check_adjoint(
-        model, TURN_BY + BALL.replace("BALL_INDEX", "0"), inputs, {"turn": 1e-6}, {"torque": 3}
-    )
+    found = check_adjoint(model, TURN_BY + BALL.replace("BALL_INDEX", "0"), inputs, {"turn": 1e-6}, {"torque": 3})
     assert_allclose(found["torque"], 0, atol=1e-12)
     assert_allclose(found["turn_bar"], -model.joint_stiffness[model.joint_name.index("neck")] * inputs["lambda"])
 
@@ -453,21 +453,20 @@ def test_muscles_adjoint(every_joint: Model, rng: np.random.Generator) -> None:
         {MOVE_BODIES}
         for (int muscle = 0; muscle < num_muscles; ++muscle)
             world.control[model.muscle_actuator[muscle]] = in_activation(muscle);
+        for (int body = 0; body < num_bodies; ++body) adjoint.body_lambda[body] = motion_from(in_w, body);
+        muscles_adjoint(world, adjoint, model, lane);
         muscles(world, model, lane);
         Real sum = zero();
-        for (int body = 0; body < num_bodies; ++body) {{
-            const Motion w = adjoint.body_lambda[body] = motion_from(in_w, body);
-            Share<6> taken_off = {{}};
-            subtract_muscle_forces(taken_off, world, model, body, 0);
-            for (int i = 0; i < 6; ++i) sum -= numbers(&w)[i] * taken_off.number[i];
+        for (int body = 0; body < num_bodies; ++body) adjoint.pose_bar[body] = zero_force();
+        for (int segment = 0; segment < num_segments; ++segment) {{
+            const int a = model.segment_body_a[segment], b = model.segment_body_b[segment];
+            sum += dot(lambda_of(adjoint, a), world.segment_force[segment]);
+            sum -= dot(lambda_of(adjoint, b), world.segment_force[segment]);
+            if (a >= 0) adjoint.pose_bar[a] += adjoint.segment_pose_bar[2 * segment];
+            if (b >= 0) adjoint.pose_bar[b] += adjoint.segment_pose_bar[2 * segment + 1];
         }}
         out_value(0, sum);
-        muscles_adjoint(world, adjoint, model, lane);
-        for (int body = 0; body < num_bodies; ++body) {{
-            Share<6> taken_off = {{}};
-            subtract_muscle_pose_bars(taken_off, adjoint, model, body, 0);
-            for (int i = 0; i < 6; ++i) out_pose_bar(6 * body + i, -taken_off.number[i]);
-        }}
+        for (int body = 0; body < num_bodies; ++body) write(out_pose_bar, body, adjoint.pose_bar[body]);
         for (int muscle = 0; muscle < num_muscles; ++muscle) out_activation_bar(muscle, adjoint.activation_bar[muscle]);
     """
     inputs = {
@@ -583,9 +582,7 @@ def test_sweep_of_inverse_dynamics(every_joint: Model, rng: np.random.Generator)
     inputs["parameter"] = lively_parameters(model, rng)
     steps = {"joint_q": 1e-7, "joint_qd": 1e-6, "control": 1e-3, "parameter": 1e-4}
     widths = {"joint_force": model.num_dofs}
-    check_adjoint(
-        model, INVERSE_DYNAMICS, inputs, steps, widths, per_world_parameters=True, excluded_share=0.01
-    )
+    check_adjoint(model, INVERSE_DYNAMICS, inputs, steps, widths, per_world_parameters=True, excluded_share=0.01)
 
 
 def test_inverse_dynamics_agrees_with_the_mass_matrix(every_joint: Model, rng: np.random.Generator) -> None:

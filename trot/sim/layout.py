@@ -170,9 +170,7 @@ def _entry_tables(
     """
     turn = dofs.body_end[dofs.body] - 1 - np.arange(len(dofs.body))
     num_levels, max_body_dofs = int(level.max()) + 1, int((dofs.body_end - dofs.body_start).max())
-    row_stride = -(-(1 + max(len(chain) for chain in dofs.chain)) // columns_per_entry) * columns_per_entry
-    if columns_per_entry == 1 and row_stride % 2 == 0:
-        row_stride += 1  # lanes that read a column together then hit different banks of shared memory
+    row_stride = -(-(1 + max(len(chain) for chain in dofs.chain)) // 4) * 4  # whole quads (kernels/lane_rows.h)
     cells: list[list[tuple[int, int]]] = [[] for _ in range(num_levels * max_body_dofs)]
     mass_entry: list[int] = []
     for dof, chain in enumerate(dofs.chain):
@@ -210,6 +208,7 @@ def _tree_fields(model: Model, dofs: _Dofs, level: NDArray[np.int32]) -> list[Fi
         lines.append(([] if parent == WORLD else lines[parent]) + [body])
         body_end[lines[body]] = body + 1
     depth = np.array([len(chain) - 1 for chain in dofs.chain], np.int32)
+    depth_dof, depth_start = _grouped(depth, int(depth.max()) + 1)
     joint_count = np.bincount(model.joint_body, minlength=model.num_bodies)
     point_body = model.shape_body[model.point_shape] if model.num_points else np.zeros(0, np.int32)
     return [
@@ -236,6 +235,8 @@ def _tree_fields(model: Model, dofs: _Dofs, level: NDArray[np.int32]) -> list[Fi
         Field("dof_body_end", dofs.body_end[dofs.body], "past the last dof of its body"),
         Field("dof_subtree_end", dofs.subtree_end, "past the last dof that it carries"),
         Field("dof_depth", depth, "number of dofs inwards of it"),
+        Field("depth_dof", depth_dof, "dofs by depth"),
+        Field("depth_start", depth_start, "first of a depth in depth_dof"),
         Field("dof_chain_start", _starts(depth + 1)[:-1], "first of its ancestors in chain"),
         Field("chain", np.concatenate(dofs.chain).astype(np.int32), "ancestor dofs, root first, itself last"),
     ]
@@ -341,6 +342,7 @@ def kernel_layout(model: Model, columns_per_entry: int) -> Layout:
         "num_bodies": model.num_bodies,
         "num_joints": model.num_joints,
         "num_levels": int(level.max()) + 1,
+        "num_depths": max(len(chain) for chain in dofs.chain),
         **entry_sizes,
         "num_quats": len(quat_q),
         "num_ball_springs": len(balls),

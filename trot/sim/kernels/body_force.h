@@ -15,6 +15,7 @@ STAGE void body_forces(World& world, const Model& model, int lane) {
                                  - ground_force(world, model, body);
     }
     barrier();
+    if (num_segments > 0) subtract_muscle_forces(world, model, lane);
 }
 
 // With w = body_lambda the inertial part is  dot(w, I a) + dot(w x v, I v):  linear in a, quadratic in v, and moving
@@ -46,11 +47,8 @@ STAGE void body_forces_adjoint(World& world, Adjoint& adjoint, const Model& mode
         adjoint.pose_bar[body] = pose_bar - ground_pose_bar;
     }
     barrier();
-}
-
-// Sum over subtrees: afterwards body_force[body] is what everything beyond the body's joints needs.
-INLINE void body_forces_to_root(World& world, const Model& model, int lane) {
-    leaves_to_root<6>(model, lane, numbers(world.body_force), [&](int body, int first, Share<6>& sum) {
-        if (num_segments > 0) subtract_muscle_forces(sum, world, model, body, first);
-    });
+    if (num_segments > 0) {
+        subtract_muscle_forces(world, model, lane);
+        subtract_muscle_pose_bars(adjoint, model, lane);
+    }
 }

@@ -17,7 +17,7 @@ INLINE const Model& shared_model(const Model* source, int lane) {
 template <typename Workspace>
 INLINE Workspace& workspace(char* scratch, int block) {
     constexpr bool fits = sizeof(Model) + sizeof(World) + sizeof(Adjoint) <= SHARED_BYTES;
-    __shared__ Real words[fits ? sizeof(Workspace) / sizeof(Real) : 1];
+    __shared__ alignas(alignof(Workspace)) Real words[fits ? sizeof(Workspace) / sizeof(Real) : 1];
     if (fits) return *reinterpret_cast<Workspace*>(words);
     return *reinterpret_cast<Workspace*>(scratch + (long long)block * sizeof(Workspace));
 }

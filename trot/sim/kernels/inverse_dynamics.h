@@ -6,8 +6,8 @@
 #include "velocity.h"
 
 INLINE void lambda_motions(World& world, Adjoint& adjoint, const Model& model, int lane) {
-    root_to_leaves<6>(model, lane, numbers(adjoint.body_lambda), [&](int) { return zero(); },
-        [&](int body, int first, Share<6>& sum) { add_dofs(sum, world.joint_axis, adjoint.lambda, model, body, first); });
+    root_to_leaves(model, lane, adjoint.body_lambda, zero_motion(),
+                   [&](int dof) { return world.joint_axis[dof] * adjoint.lambda[dof]; });
 }
 
 // The subtree's sum at one dof of a body: without the shares of the body's earlier joints, which lie inwards of it.
@@ -18,7 +18,7 @@ INLINE Force from_this_joint_on(Force of_body, const Force* of_dof, const Model&
 }
 
 STAGE void sweep_to_root(World& world, Adjoint& adjoint, const Model& model, int lane) {
-    body_forces_to_root(world, model, lane);
+    leaves_to_root<6>(model, lane, numbers(world.body_force));
     leaves_to_root<6>(model, lane, numbers(adjoint.acceleration_bar));
 
     // joint_axis_rate = velocity x axis, so an acceleration of the subtree depends on the velocity of the axis.
@@ -28,9 +28,7 @@ STAGE void sweep_to_root(World& world, Adjoint& adjoint, const Model& model, int
             ? zero_force() : cross(world.joint_axis[dof], acceleration_bar) * world.joint_qd[dof];
     }
     barrier();
-    leaves_to_root<6>(model, lane, numbers(adjoint.velocity_bar), [&](int body, int first, Share<6>& sum) {
-        add_dofs(sum, adjoint.dof_velocity_bar, model, body, first);
-    });
+    leaves_to_root<6>(model, lane, numbers(adjoint.velocity_bar), numbers(adjoint.dof_velocity_bar));
 
     // joint_qd, and what turning the axis itself does: it carries velocity, acceleration and lambda outwards.
     FOR_LANES(dof, num_dofs) {
@@ -50,10 +48,7 @@ STAGE void sweep_to_root(World& world, Adjoint& adjoint, const Model& model, int
         }
     }
     barrier();
-    leaves_to_root<6>(model, lane, numbers(adjoint.pose_bar), [&](int body, int first, Share<6>& sum) {
-        add_dofs(sum, adjoint.dof_pose_bar, model, body, first);
-        if (num_segments > 0) subtract_muscle_pose_bars(sum, adjoint, model, body, first);
-    });
+    leaves_to_root<6>(model, lane, numbers(adjoint.pose_bar), numbers(adjoint.dof_pose_bar));
     FOR_LANES(dof, num_dofs) {
         const Force pose_bar =
             from_this_joint_on(adjoint.pose_bar[model.dof_body[dof]], adjoint.dof_pose_bar, model, dof);

@@ -50,25 +50,29 @@ INLINE void place_in_parent(World& world, const Model& model, int body) {
     world.position_in_parent[body] = pos;
 }
 
-// Compose with the parents, one lane per row of the rotation.
-INLINE void place_in_world(World& world, const Model& model, int lane) {
-    if (lane == 0) world.origin = world.position_in_parent[0];
-    barrier();
-    for (int level = 0; level < num_levels; ++level) {
-        FOR_LANES_FROM(item, 3 * model.level_start[level], 3 * model.level_start[level + 1]) {
-            const int body = model.level_body[item / 3], row = item % 3, parent = model.body_parent[body];
-            Real* position = numbers(&world.body_position[body]) + row;
-            if (level == 0) {
-                world.body_rotation[body].row[row] = world.rotation_in_parent[body].row[row];
-                *position = numbers(&world.position_in_parent[body])[row] - numbers(&world.origin)[row];
-            } else {
-                const Vec3 parent_row = world.body_rotation[parent].row[row];
-                world.body_rotation[body].row[row] = row_times(parent_row, world.rotation_in_parent[body]);
-                *position = numbers(&world.body_position[parent])[row] + dot(parent_row, world.position_in_parent[body]);
-            }
-        }
-        barrier();
+// One row of a body's rotation and one number of its position. One lane continues from the parent, which it has just
+// done; many lanes walk from the root each, and wait for nobody.
+INLINE void place_row_in_world(World& world, const Model& model, int body, int row) {
+    const int parent = model.body_parent[body], end = model.ancestor_start[body + 1];
+    int next = model.ancestor_start[body] + 1;
+    Vec3 rotation;
+    Real position;
+    if (LANES == 1 && parent >= 0) {
+        rotation = world.body_rotation[parent].row[row];
+        position = numbers(&world.body_position[parent])[row];
+        next = end - 1;
+    } else {
+        const int root = model.ancestor[next - 1];
+        rotation = world.rotation_in_parent[root].row[row];
+        position = numbers(&world.position_in_parent[root])[row] - numbers(&world.position_in_parent[0])[row];
     }
+    for (; next < end; ++next) {
+        const int link = model.ancestor[next];
+        position += dot(rotation, world.position_in_parent[link]);
+        rotation = row_times(rotation, world.rotation_in_parent[link]);
+    }
+    world.body_rotation[body].row[row] = rotation;
+    numbers(&world.body_position[body])[row] = position;
 }
 
 INLINE void place_axis(World& world, const Model& model, int dof) {
@@ -117,7 +121,9 @@ INLINE void place_inertia(World& world, const Model& model, int body) {
 STAGE void kinematics(World& world, const Model& model, int lane) {
     FOR_LANES(body, num_bodies) place_in_parent(world, model, body);
     barrier();
-    place_in_world(world, model, lane);
+    FOR_LANES(item, 3 * num_bodies) place_row_in_world(world, model, item / 3, item % 3);
+    if (lane == 0) world.origin = world.position_in_parent[0];
+    barrier();
     FOR_LANES(dof, num_dofs) place_axis(world, model, dof);
     FOR_LANES(body, num_bodies) place_inertia(world, model, body);
     barrier();

@@ -64,7 +64,7 @@ STAGE void factorise(World& world, const Model& model, int lane) {
                 eliminate(world, model, entry, dof + 1, model.dof_body_end[dof]);
                 const int first = model.entry_column[entry];
                 if (first <= diagonal && diagonal < first + columns_per_entry)
-                    world.inverse_diagonal[dof] = one() / world.mass_matrix[dof * row_stride + diagonal];
+                    world.inverse_diagonal[dof] = reciprocal(world.mass_matrix[dof * row_stride + diagonal]);
             }
             barrier();
         }

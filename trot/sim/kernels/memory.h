@@ -46,6 +46,12 @@ INLINE void save_substep(const World& world, const Model& model, int lane, Real*
     barrier();
 }
 
+// On CUDA, ask for a record while another is worked on.
+INLINE void prefetch_substep(const Real* record, int lane) {
+    constexpr int line = 128 / sizeof(Scalar);
+    FOR_LANES(k, (record_size + line - 1) / line) prefetch(record + k * line);
+}
+
 INLINE void restore_substep(World& world, const Model& model, int lane, const Real* record) {
     FOR_LANES(k, num_q) world.joint_q[k] = record[k];
     FOR_LANES(dof, num_dofs) {

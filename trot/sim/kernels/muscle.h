@@ -2,7 +2,7 @@
 // A segment pulls its two ends together: along the unit vector u from a to b, body a feels +tension u at a and body b
 // feels -tension u at b. About the common origin these are one wrench with opposite signs, since a x u = b x u.
 #pragma once
-#include "tree.h"
+#include "parameters.h"
 
 struct Segment { Vec3 a, b, direction; Real length; };
 
@@ -70,17 +70,27 @@ STAGE void muscles_adjoint(World& world, Adjoint& adjoint, const Model& model, i
     }
 }
 
-// Takes off what all segments that end on a body do to it. body_segment holds 2 * segment + end.
-INLINE void subtract_muscle_forces(Share<6>& sum, const World& world, const Model& model, int body, int first) {
-    for (int k = model.body_segment_start[body]; k < model.body_segment_start[body + 1]; ++k) {
-        const int end = model.body_segment[k];
-        const Real* pull = numbers(&world.segment_force[end / 2]) + first;
-        for (int i = 0; i < Share<6>::count; ++i) sum.number[i] += end % 2 ? pull[i] : -pull[i];
+// Takes what all segments that end on a body do to it off its number. body_segment holds 2 * segment + end.
+INLINE void subtract_muscle_forces(World& world, const Model& model, int lane) {
+    FOR_LANES(item, 6 * num_bodies) {
+        const int body = item / 6, number = item % 6;
+        Real sum = numbers(world.body_force)[item];
+        for (int k = model.body_segment_start[body]; k < model.body_segment_start[body + 1]; ++k) {
+            const int end = model.body_segment[k];
+            const Real pull = numbers(&world.segment_force[end / 2])[number];
+            sum += end % 2 ? pull : -pull;
+        }
+        numbers(world.body_force)[item] = sum;
     }
+    barrier();
 }
-INLINE void subtract_muscle_pose_bars(Share<6>& sum, const Adjoint& adjoint, const Model& model, int body, int first) {
-    for (int k = model.body_segment_start[body]; k < model.body_segment_start[body + 1]; ++k) {
-        const Real* bar = numbers(&adjoint.segment_pose_bar[model.body_segment[k]]) + first;
-        for (int i = 0; i < Share<6>::count; ++i) sum.number[i] -= bar[i];
+INLINE void subtract_muscle_pose_bars(Adjoint& adjoint, const Model& model, int lane) {
+    FOR_LANES(item, 6 * num_bodies) {
+        const int body = item / 6, number = item % 6;
+        Real sum = numbers(adjoint.pose_bar)[item];
+        for (int k = model.body_segment_start[body]; k < model.body_segment_start[body + 1]; ++k)
+            sum -= numbers(&adjoint.segment_pose_bar[model.body_segment[k]])[number];
+        numbers(adjoint.pose_bar)[item] = sum;
     }
+    barrier();
 }

@@ -21,6 +21,9 @@ INLINE Real from_lane(Real value, int other) { return __shfl_sync(0xffffffffu, v
 
 INLINE bool any(Mask mask) { return mask; }
 INLINE Real square_root(Real a) { return sqrt(a); }
+INLINE float reciprocal(float a) { return __frcp_rn(a); }
+INLINE double reciprocal(double a) { return __drcp_rn(a); }
+INLINE void prefetch(const Real* a) { asm volatile("prefetch.global.L1 [%0];" ::"l"(a)); }
 INLINE Real nearest_integer(Real a) { return rint(a); }
 INLINE Real larger(Real a, Real b) { return a > b ? a : b; }
 INLINE Real smaller(Real a, Real b) { return a < b ? a : b; }
@@ -39,6 +42,8 @@ INLINE Real from_lane(Real value, int) { return value; }
 
 INLINE bool any(Mask mask) { return __builtin_reduce_or(mask) != 0; }
 INLINE Real square_root(Real a) { return __builtin_elementwise_sqrt(a); }
+INLINE Real reciprocal(Real a) { return Scalar(1) / a; }
+INLINE void prefetch(const Real*) {}
 INLINE Real nearest_integer(Real a) { return __builtin_elementwise_roundeven(a); }
 INLINE Real larger(Real a, Real b) { return __builtin_elementwise_max(a, b); }
 INLINE Real smaller(Real a, Real b) { return __builtin_elementwise_min(a, b); }

@@ -14,7 +14,7 @@ INLINE void substep(World& world, const Model& model, int lane, Scalar dt, Real*
     velocities(world, model, lane);
     accelerations<false>(world, model, lane);                lap(clock, VELOCITIES);
     body_forces(world, model, lane);
-    body_forces_to_root(world, model, lane);                 lap(clock, BODY_FORCES);
+    leaves_to_root<6>(model, lane, numbers(world.body_force));  lap(clock, BODY_FORCES);
     joint_forces(world, model, lane);                        lap(clock, JOINT_FORCES);
     build_and_factorise(world, model, lane);                 lap(clock, FACTORISE);
     finish_solve(world, model, lane, world.joint_qdd);       lap(clock, SOLVE);
@@ -159,6 +159,7 @@ INLINE void step_backward(World& world, Adjoint& adjoint, const Model& model, in
     Clock clock = start_clock(cycles, block == 0 && lane == 0);
     for (int i = t.substeps - 1; i >= 0; --i) {
         const Real* record = t.trajectory + ((long long)i * c.trajectory_blocks + world_block) * record_size;
+        if (i > 0) prefetch_substep(record - (long long)c.trajectory_blocks * record_size, lane);
         substep_adjoint(world, adjoint, model, lane, t.dt, record, clock);
     }
     store_cotangents(adjoint, model, lane, t, c, block, world_block);

@@ -12,8 +12,8 @@ INLINE Motion velocity_of_axis(const World& world, const Model& model, int dof) 
 }
 
 STAGE void velocities(World& world, const Model& model, int lane) {
-    root_to_leaves<6>(model, lane, numbers(world.body_velocity), [&](int) { return zero(); },
-        [&](int body, int first, Share<6>& sum) { add_dofs(sum, world.joint_axis, world.joint_qd, model, body, first); });
+    root_to_leaves(model, lane, world.body_velocity, zero_motion(),
+                   [&](int dof) { return world.joint_axis[dof] * world.joint_qd[dof]; });
     FOR_LANES(dof, num_dofs) {
         const bool moves = model.dof_kind[dof] != WORLD_SLIDE;
         world.joint_axis_rate[dof] =
@@ -25,10 +25,9 @@ STAGE void velocities(World& world, const Model& model, int lane) {
 // Gravity enters as an acceleration of the ground the other way. Forward, joint_qdd is not known yet: bias only.
 template <bool WITH_JOINT_QDD>
 INLINE void accelerations(World& world, const Model& model, int lane) {
-    root_to_leaves<6>(model, lane, numbers(world.body_acceleration),
-        [&](int number) { return number < 3 ? zero() : real(-model.gravity[number - 3]); },
-        [&](int body, int first, Share<6>& sum) {
-            add_dofs(sum, world.joint_axis_rate, world.joint_qd, model, body, first);
-            if (WITH_JOINT_QDD) add_dofs(sum, world.joint_axis, world.joint_qdd, model, body, first);
-        });
+    const Vec3 upward = vec3(real(-model.gravity[0]), real(-model.gravity[1]), real(-model.gravity[2]));
+    root_to_leaves(model, lane, world.body_acceleration, motion(zero3(), upward), [&](int dof) {
+        const Motion bias = world.joint_axis_rate[dof] * world.joint_qd[dof];
+        return WITH_JOINT_QDD ? bias + world.joint_axis[dof] * world.joint_qdd[dof] : bias;
+    });
 }

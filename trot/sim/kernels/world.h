@@ -39,7 +39,7 @@ struct World {
     // mass_matrix.h
     Inertia composite_inertia[num_bodies];
     Force composite_force[num_dofs];
-    Real mass_matrix[num_dofs * row_stride];  // with the right-hand side; then its factor
+    alignas(4 * sizeof(Real)) Real mass_matrix[num_dofs * row_stride];  // with the right-hand side; then its factor
     Real inverse_diagonal[num_dofs];
 };
 
