@@ -49,14 +49,14 @@ def threads():
     set_num_threads(before)
 
 
-def lively_inputs(model: Model, num_worlds: int, dtype: torch.dtype) -> Inputs:
+def lively_inputs(model: Model, num_worlds: int, dtype: torch.dtype, device: str = "cpu") -> Inputs:
     """Worlds flung about for a third of a second, every other one let go close to the ground."""
     generator = torch.Generator().manual_seed(num_worlds)
 
     def normal(columns):
-        return torch.randn(num_worlds, columns, generator=generator, dtype=torch.float64)
+        return torch.randn(num_worlds, columns, generator=generator, dtype=torch.float64).to(device)
 
-    state = model.default_state(num_worlds, dtype=torch.float64)
+    state = model.default_state(num_worlds, device, torch.float64)
     state.joint_q[::2, 2] += 3.0
     state = State(state.joint_q, normal(model.num_dofs))
     for _ in range(20):
@@ -198,10 +198,6 @@ def test_parameters_of_a_world_alone_and_among_others():
 # On the GPU.
 
 
-def to_gpu(inputs: Inputs) -> Inputs:
-    return tuple(tensor.cuda() for tensor in inputs)
-
-
 @pytest.mark.gpu
 def test_gpu_agrees_with_cpu(model, dtype):
     """16 substeps from lively states, relative to the largest number of a world's result.
@@ -210,8 +206,9 @@ def test_gpu_agrees_with_cpu(model, dtype):
     roundings; gradients pass twice through every substep and get ten times that.
     """
     forward = {torch.float32: 1e-4, torch.float64: 1e-10}[dtype]
-    inputs = lively_inputs(model, 64, dtype)
-    found, expected = step_and_gradient(model, to_gpu(inputs)), step_and_gradient(model, inputs)
+    inputs = lively_inputs(model, 64, dtype, "cuda")
+    found = step_and_gradient(model, inputs)
+    expected = step_and_gradient(model, tuple(tensor.cpu() for tensor in inputs))
     for k, (gpu, cpu) in enumerate(zip(found, expected, strict=True)):
         error = (gpu.cpu() - cpu).abs() / cpu.abs().amax(dim=1, keepdim=True)
         assert error.max() < (forward if k < 2 else 10 * forward), (k, float(error.max()))
@@ -219,13 +216,13 @@ def test_gpu_agrees_with_cpu(model, dtype):
 
 @pytest.mark.gpu
 def test_gpu_same_bits_twice(model, dtype):
-    inputs = to_gpu(lively_inputs(model, 64, dtype))
+    inputs = lively_inputs(model, 64, dtype, "cuda")
     assert_same(step_and_gradient(model, inputs), step_and_gradient(model, inputs))
 
 
 @pytest.mark.gpu
 def test_gpu_world_alone_moves_as_among_others(model, dtype):
-    inputs = to_gpu(lively_inputs(model, 64, dtype))
+    inputs = lively_inputs(model, 64, dtype, "cuda")
     together = step_and_gradient(model, inputs)
     for world in (0, 5, 31, 32, 63):
         alone = step_and_gradient(model, take(inputs, [world]))
@@ -234,7 +231,7 @@ def test_gpu_world_alone_moves_as_among_others(model, dtype):
 
 @pytest.mark.gpu
 def test_gpu_nan_stays_in_its_world(model, dtype):
-    inputs = to_gpu(lively_inputs(model, 64, dtype))
+    inputs = lively_inputs(model, 64, dtype, "cuda")
     whole = step_and_gradient(model, inputs)
     broken = take(inputs, slice(None))
     broken[1][3, 0] = float("nan")
@@ -247,7 +244,8 @@ def test_gpu_nan_stays_in_its_world(model, dtype):
 @pytest.mark.gpu
 def test_gpu_graph_replays_step_and_gradient(model):
     """Forward and backward captured once, replayed with other numbers: what eager PyTorch gives, bit by bit."""
-    first, second = (to_gpu(take(lively_inputs(model, 64, torch.float32), half)) for half in (slice(32), slice(32, 64)))
+    inputs = lively_inputs(model, 64, torch.float32, "cuda")
+    first, second = take(inputs, slice(32)), take(inputs, slice(32, 64))
     fixed = tuple(tensor.clone() for tensor in first)
     for tensor in fixed[:3]:
         tensor.requires_grad_()

@@ -53,6 +53,8 @@ class Layout:
     """Compile-time sizes and the fields of the C++ struct Model, integers first."""
 
     sizes: dict[str, int]
+    dofs_by_depth: tuple[NDArray[np.int32], NDArray[np.int32]]
+    """The one table that the compiler itself reads: dofs in order of depth, and where each depth starts."""
     fields: list[Field]
 
     def declarations(self) -> str:
@@ -63,7 +65,12 @@ class Layout:
         first_scalar = next(i for i, field in enumerate(self.fields) if field.values.dtype != np.int32)
         lines = members.split("\n")
         lines.insert(first_scalar, padding)
-        return f"{constants}\n\nstruct Model {{\n" + "\n".join(lines) + "\n};\n"
+        dofs, starts = (", ".join(map(str, table)) for table in self.dofs_by_depth)
+        by_depth = (
+            "struct DofsByDepth { int dof[num_dofs]; int start[num_depths + 1]; };\n"
+            f"constexpr DofsByDepth dofs_by_depth = {{{{{dofs}}}, {{{starts}}}}};"
+        )
+        return f"{constants}\n\n{by_depth}\n\nstruct Model {{\n" + "\n".join(lines) + "\n};\n"
 
     def pack(self, scalar: type[np.float32] | type[np.float64]) -> NDArray[np.uint8]:
         """The struct's bytes."""
@@ -208,7 +215,6 @@ def _tree_fields(model: Model, dofs: _Dofs, level: NDArray[np.int32]) -> list[Fi
         lines.append(([] if parent == WORLD else lines[parent]) + [body])
         body_end[lines[body]] = body + 1
     depth = np.array([len(chain) - 1 for chain in dofs.chain], np.int32)
-    depth_dof, depth_start = _grouped(depth, int(depth.max()) + 1)
     joint_count = np.bincount(model.joint_body, minlength=model.num_bodies)
     point_body = model.shape_body[model.point_shape] if model.num_points else np.zeros(0, np.int32)
     return [
@@ -235,8 +241,6 @@ def _tree_fields(model: Model, dofs: _Dofs, level: NDArray[np.int32]) -> list[Fi
         Field("dof_body_end", dofs.body_end[dofs.body], "past the last dof of its body"),
         Field("dof_subtree_end", dofs.subtree_end, "past the last dof that it carries"),
         Field("dof_depth", depth, "number of dofs inwards of it"),
-        Field("depth_dof", depth_dof, "dofs by depth"),
-        Field("depth_start", depth_start, "first of a depth in depth_dof"),
         Field("dof_chain_start", _starts(depth + 1)[:-1], "first of its ancestors in chain"),
         Field("chain", np.concatenate(dofs.chain).astype(np.int32), "ancestor dofs, root first, itself last"),
     ]
@@ -370,4 +374,5 @@ def kernel_layout(model: Model, columns_per_entry: int) -> Layout:
         *_constant_fields(model, dofs, balls),
     ]
     fields.sort(key=lambda field: field.values.dtype != np.int32)
-    return Layout(sizes, fields)
+    depths = np.array([len(chain) - 1 for chain in dofs.chain])
+    return Layout(sizes, _grouped(depths, int(depths.max()) + 1), fields)

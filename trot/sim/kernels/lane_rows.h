@@ -6,11 +6,6 @@
 
 constexpr bool rows_in_lanes = LANES > 1 && num_dofs <= LANES;
 
-// Whether moving `inner` moves `outer`, another dof.
-INLINE bool carries(const Model& model, int inner, int outer) {
-    return inner < outer && outer < model.dof_subtree_end[inner];
-}
-
 // Four numbers that move in one instruction.
 struct alignas(4 * sizeof(Real)) Quad { Real number[4]; };
 constexpr int row_quads = row_stride / 4;
@@ -34,20 +29,23 @@ INLINE LaneRow lane_row(const World& world, const Model& model, int dof) {
 }
 
 // Depth by depth, the outermost first: rows of that depth are final, and each ancestor's row loses its share of them.
+// The order is known to the compiler, which writes the loops out.
 INLINE void eliminate_in_lanes(World& world, LaneRow& row, const Model& model, int dof) {
-    const int own_depth = model.dof_depth[dof];
-    for (int depth = num_depths - 1; depth >= 0; --depth) {
+    constexpr DofsByDepth by_depth = dofs_by_depth;
+    const int own_depth = model.dof_depth[dof], end = model.dof_subtree_end[dof];
+    UNROLL for (int depth = num_depths - 1; depth >= 0; --depth) {
+        const int quads = column_of(depth) / 4 + 1;
         if (own_depth == depth) {
-            UNROLL for (int i = 0; i < row_quads; ++i) shown_row(world, dof)[i] = row.quad[i];
+            UNROLL for (int i = 0; i < quads; ++i) shown_row(world, dof)[i] = row.quad[i];
             world.inverse_diagonal[dof] = reciprocal(row.diagonal);
         }
         barrier();
-        for (int k = model.depth_start[depth]; k < model.depth_start[depth + 1]; ++k) {
-            const int outer = model.depth_dof[k];
-            if (!carries(model, dof, outer)) continue;
+        UNROLL for (int k = by_depth.start[depth]; k < by_depth.start[depth + 1]; ++k) {
+            const int outer = by_depth.dof[k];
+            const bool carries = dof < outer && outer < end;
             const Real coupling = world.mass_matrix[outer * row_stride + column_of(own_depth)];
-            const Real share = coupling * world.inverse_diagonal[outer];
-            UNROLL for (int i = 0; i < row_quads; ++i) {
+            const Real share = carries ? coupling * world.inverse_diagonal[outer] : zero();
+            UNROLL for (int i = 0; i < quads; ++i) {
                 const Quad shown = shown_row(world, outer)[i];
                 UNROLL for (int n = 0; n < 4; ++n) row.quad[i].number[n] -= share * shown.number[n];
             }
