@@ -9,9 +9,10 @@ import torch
 
 from bench.robots import CONTROL_DT, Robot, draw_controls, draw_start
 from trot.sim.build import HEADERS, Variant
-from trot.sim.launch import Launcher, launcher, set_num_threads
+from trot.sim.launch import Launcher, launcher
 from trot.sim.model import Model
 from trot.sim.step import Pass
+from trot.sim.threads import set_num_threads
 
 PROFILE_WORLDS = 64
 

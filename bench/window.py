@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from bench.robots import CONTROL_DT, CONTROL_STEPS, Robot, draw_controls, draw_start
-from trot.sim.launch import set_num_threads
 from trot.sim.model import Model
 from trot.sim.state import State
 from trot.sim.step import step
+from trot.sim.threads import set_num_threads
 
 Result = TypeVar("Result")
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from trot.sim.launch import get_num_threads, set_num_threads
 from trot.sim.load import load_model
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters
 from trot.sim.state import State
 from trot.sim.step import step
+from trot.sim.threads import get_num_threads, set_num_threads
 
 ROOT = Path(__file__).parents[1]
 ROBOTS = {

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from trot.sim.diagnose import NonFiniteError, check_finite
-from trot.sim.launch import set_num_threads
 from trot.sim.linearize import linearize
 from trot.sim.load import load_model
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters
 from trot.sim.state import State
 from trot.sim.step import step
+from trot.sim.threads import set_num_threads
 
 ROOT = Path(__file__).parents[1]
 NAN, INF = float("nan"), float("inf")

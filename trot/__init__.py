@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trot.sim.diagnose import NonFiniteError, check_finite
     from trot.sim.errors import ModelError
-    from trot.sim.launch import get_num_threads, set_num_threads
     from trot.sim.linearize import Linearization, linearize
     from trot.sim.load import load_model
     from trot.sim.manifold import retract
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from trot.sim.parameters import Parameters
     from trot.sim.state import State
     from trot.sim.step import step
+    from trot.sim.threads import get_num_threads, set_num_threads
 
 __all__ = [
     "Linearization",
@@ -41,11 +41,11 @@ _HOMES = {
     "Parameters": "parameters",
     "State": "state",
     "check_finite": "diagnose",
-    "get_num_threads": "launch",
+    "get_num_threads": "threads",
     "linearize": "linearize",
     "load_model": "load",
     "retract": "manifold",
-    "set_num_threads": "launch",
+    "set_num_threads": "threads",
     "step": "step",
 }
 

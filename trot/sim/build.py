@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +44,8 @@ class Sizes:
     """Real numbers kept per substep and block for the backward pass."""
     workspace: int
     """Bytes of scratch per CPU thread, or per world of a robot too large for shared memory."""
+    shared: int
+    """Bytes of CUDA's shared memory that model and workspace may take together."""
     stages: int
 
 
@@ -148,7 +149,7 @@ def compile_kernels(layout: Layout, variant: Variant, device: torch.device) -> K
     wp.init()
     warp_device = wp.device_from_torch(device)
     block_dim = lanes if device.type == "cuda" else None
-    reported = torch.zeros(5, dtype=torch.int32, device=device)
+    reported = torch.zeros(6, dtype=torch.int32, device=device)
     wp.launch(sizes, dim=1, inputs=[reported.data_ptr()], device=warp_device, block_dim=block_dim)
     wp.synchronize_device(warp_device)
     return Kernels(forward, backward, Sizes(*reported.tolist()))

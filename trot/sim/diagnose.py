@@ -64,7 +64,7 @@ def _by_dof(model: Model, bad_q: Tensor) -> Tensor:
 
 
 def _raise_first(model: Model, bad: Tensor, first_substep: int | None) -> None:
-    """bad is (substeps, worlds, dofs): the earliest substep counts, then the lowest world and dof."""
+    """Bad is (substeps, worlds, dofs): the earliest substep counts, then the lowest world and dof."""
     substep, world, dof = (int(i) for i in bad.nonzero()[0])
     num_worlds = int(bad.any(dim=2).any(dim=0).sum())
     raise NonFiniteError(world, None if first_substep is None else substep, model.dof_name[dof], num_worlds)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,32 +15,12 @@ from torch import Tensor
 from trot.sim.build import Kernels, Variant, compile_kernels
 from trot.sim.layout import kernel_layout
 from trot.sim.model import Model
+from trot.sim.threads import get_num_threads, run_together
 
 CUDA_LANES = 32
 
-_num_threads = os.cpu_count() or 1
-_pool: ThreadPoolExecutor | None = None
-
-
-def set_num_threads(count: int) -> None:
-    """How many CPU threads share the worlds of a step; all cores unless set. Results do not depend on it."""
-    global _num_threads, _pool
-    if count < 1:
-        raise ValueError(f"the number of threads must be at least 1, not {count}")
-    _num_threads, _pool = count, None
-
-
-def get_num_threads() -> int:
-    """How many CPU threads share the worlds of a step."""
-    return _num_threads
-
-
-def _threads() -> ThreadPoolExecutor:
-    global _pool
-    if _pool is None:
-        # The calling thread works too, so the pool is one smaller.
-        _pool = ThreadPoolExecutor(max(_num_threads - 1, 1), thread_name_prefix="trot")
-    return _pool
+WORTH_A_THREAD = 230
+"""Dofs times substeps times blocks below which handing work to another thread costs more than it saves."""
 
 
 class Launcher:
@@ -51,12 +30,14 @@ class Launcher:
         layout = kernel_layout(model, columns_per_entry=1 if device.type == "cuda" else 4)
         self.device = device
         self.dtype = variant.dtype
+        self.num_dofs = model.num_dofs
         self.kernels: Kernels = compile_kernels(layout, variant, device)
         self.warp_device = wp.device_from_torch(device)
         scalar = np.float32 if variant.dtype == torch.float32 else np.float64
         self.constants = torch.from_numpy(layout.pack(scalar)).to(device)
         self.cycles = torch.zeros(self.kernels.sizes.stages, dtype=torch.int64, device=device)
-        self._scratch = threading.local()
+        # Scratch and recorded launches of each thread that calls.
+        self._own = threading.local()
 
     def num_blocks(self, num_worlds: int) -> int:
         """Blocks of worlds: 16 worlds to a block on the CPU, one on CUDA."""
@@ -68,52 +49,49 @@ class Launcher:
         shape = (substeps, self.num_blocks(num_worlds), sizes.record, sizes.worlds_per_block)
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
-    def forward(self, arguments: list[Any], num_blocks: int) -> None:
+    def forward(self, arguments: list[Any], num_blocks: int, substeps: int) -> None:
         """Launch the forward kernel; arguments as the kernel lists them after `scratch`, up to `dt`."""
-        self._launch(self.kernels.forward, [*arguments, num_blocks, self.cycles.data_ptr()], num_blocks)
+        self._launch(self.kernels.forward, [*arguments, num_blocks, self.cycles.data_ptr()], num_blocks, substeps)
 
-    def backward(self, arguments: list[Any], num_blocks: int) -> None:
+    def backward(self, arguments: list[Any], num_blocks: int, substeps: int) -> None:
         """Launch the backward kernel; arguments as the kernel lists them after `scratch`, up to `tangent`."""
-        self._launch(self.kernels.backward, [*arguments, self.cycles.data_ptr()], num_blocks)
+        self._launch(self.kernels.backward, [*arguments, self.cycles.data_ptr()], num_blocks, substeps)
 
-    def _launch(self, kernel: wp.Kernel, arguments: list[Any], num_blocks: int) -> None:
+    def _launch(self, kernel: wp.Kernel, arguments: list[Any], num_blocks: int, substeps: int) -> None:
         if self.device.type == "cuda":
             self._launch_cuda(kernel, arguments, num_blocks)
             return
-        threads = min(_num_threads, num_blocks)
+        worthwhile = max(1, num_blocks * substeps * self.num_dofs // WORTH_A_THREAD)
+        threads = min(get_num_threads(), num_blocks, worthwhile)
         bounds = [num_blocks * i // threads for i in range(threads + 1)]
-        others = [
-            _threads().submit(self._launch_cpu, kernel, arguments, bounds[i], bounds[i + 1]) for i in range(1, threads)
-        ]
-        try:
-            self._launch_cpu(kernel, arguments, bounds[0], bounds[1])
-        finally:
-            wait(others)
-        for other in others:
-            other.result()
+        run_together([partial(self._launch_cpu, kernel, arguments, bounds[i], bounds[i + 1]) for i in range(threads)])
 
     def _launch_cpu(self, kernel: wp.Kernel, arguments: list[Any], first: int, end: int) -> None:
-        scratch = getattr(self._scratch, "memory", None)
+        scratch = getattr(self._own, "scratch", None)
         if scratch is None:
-            scratch = torch.empty(self.kernels.sizes.workspace, dtype=torch.uint8)
-            self._scratch.memory = scratch
+            scratch = self._own.scratch = torch.empty(self.kernels.sizes.workspace, dtype=torch.uint8)
         inputs = [self.constants.data_ptr(), scratch.data_ptr(), *arguments, first]
-        wp.launch(kernel, dim=end - first, inputs=inputs, device=self.warp_device, record_tape=False)
+        self._command(kernel, inputs, end - first, None).launch()
 
     def _launch_cuda(self, kernel: wp.Kernel, arguments: list[Any], num_blocks: int) -> None:
-        shared_bytes = self.constants.numel() + self.kernels.sizes.workspace
+        sizes = self.kernels.sizes
         # A robot too large for shared memory works in device memory (kernels/entry.h decides by the same rule).
-        scratch_bytes = 0 if shared_bytes <= 47 * 1024 else num_blocks * self.kernels.sizes.workspace
-        scratch = torch.empty(scratch_bytes, dtype=torch.uint8, device=self.device)
-        wp.launch(
-            kernel,
-            dim=num_blocks * CUDA_LANES,
-            inputs=[self.constants.data_ptr(), scratch.data_ptr(), *arguments, 0],
-            device=self.warp_device,
-            stream=_warp_stream(self.device),
-            block_dim=CUDA_LANES,
-            record_tape=False,
-        )
+        fits = self.constants.numel() + sizes.workspace <= sizes.shared
+        scratch = torch.empty(0 if fits else num_blocks * sizes.workspace, dtype=torch.uint8, device=self.device)
+        inputs = [self.constants.data_ptr(), scratch.data_ptr(), *arguments, 0]
+        self._command(kernel, inputs, num_blocks * CUDA_LANES, CUDA_LANES).launch(stream=_warp_stream(self.device))
+
+    def _command(self, kernel: wp.Kernel, inputs: list[Any], dim: int, block_dim: int | None) -> wp.Launch:
+        """A recorded launch with these arguments. Warp takes longer to pack them than a small robot to step."""
+        commands: dict[wp.Kernel, wp.Launch] = self._own.__dict__.setdefault("commands", {})
+        if kernel not in commands:
+            commands[kernel] = wp.launch(
+                kernel, dim=dim, inputs=inputs, device=self.warp_device, block_dim=block_dim, record_cmd=True
+            )
+        command = commands[kernel]
+        command.set_params_from_ctypes(inputs)
+        command.set_dim(dim)
+        return command
 
 
 _streams: dict[int, wp.Stream] = {}

@@ -56,7 +56,7 @@ class Pass:
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """The next joint_q and joint_qd."""
-        self.run.forward(self._arguments(), self.run.num_blocks(self.num_worlds))
+        self.run.forward(self._arguments(), self.run.num_blocks(self.num_worlds), self.substeps)
         return self.next_q, self.next_qd
 
     def backward(self, next_q_bar: Tensor, next_qd_bar: Tensor, tangent: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -74,7 +74,7 @@ class Pass:
         addresses = [next_q_bar, next_qd_bar, joint_q_bar, joint_qd_bar, control_bar, parameter_bar]
         tail = [rows, self.run.num_blocks(self.num_worlds), int(tangent)]
         arguments = [*self._arguments(), *(tensor.data_ptr() for tensor in addresses), *tail]
-        self.run.backward(arguments, self.run.num_blocks(rows))
+        self.run.backward(arguments, self.run.num_blocks(rows), self.substeps)
         return joint_q_bar, joint_qd_bar, control_bar, parameter_bar
 
     def _arguments(self) -> list[Any]:
@@ -82,7 +82,7 @@ class Pass:
         parameter = 0 if self.parameter is None else self.parameter.data_ptr()
         parameter_rows = 0 if self.parameter is None else self.parameter.shape[0]
         trajectory = 0 if self.trajectory is None else self.trajectory.data_ptr()
-        substep_dt = SCALARS[self.run.dtype](self.dt / self.substeps)
+        substep_dt = self.dt / self.substeps
         return [
             *(tensor.data_ptr() for tensor in self.inputs), parameter, self.next_q.data_ptr(),
             self.next_qd.data_ptr(), trajectory, self.num_worlds, parameter_rows, self.substeps, substep_dt,

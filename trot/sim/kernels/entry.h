@@ -5,9 +5,11 @@
 // On CUDA both lie in shared memory as long as they fit; a robot too large for that works in device memory.
 constexpr int SHARED_BYTES = 47 * 1024;
 
+struct BackwardWorkspace { World world; Adjoint adjoint; };
+
 #if defined(__CUDA_ARCH__)
 INLINE const Model& shared_model(const Model* source, int lane) {
-    constexpr bool fits = sizeof(Model) + sizeof(World) + sizeof(Adjoint) <= SHARED_BYTES;
+    constexpr bool fits = sizeof(Model) + sizeof(BackwardWorkspace) <= SHARED_BYTES;
     constexpr int num_words = sizeof(Model) / sizeof(int);
     __shared__ int words[fits ? num_words : 1];
     if (!fits) return *source;
@@ -16,7 +18,7 @@ INLINE const Model& shared_model(const Model* source, int lane) {
 }
 template <typename Workspace>
 INLINE Workspace& workspace(char* scratch, int block) {
-    constexpr bool fits = sizeof(Model) + sizeof(World) + sizeof(Adjoint) <= SHARED_BYTES;
+    constexpr bool fits = sizeof(Model) + sizeof(BackwardWorkspace) <= SHARED_BYTES;
     __shared__ alignas(alignof(Workspace)) Real words[fits ? sizeof(Workspace) / sizeof(Real) : 1];
     if (fits) return *reinterpret_cast<Workspace*>(words);
     return *reinterpret_cast<Workspace*>(scratch + (long long)block * sizeof(Workspace));
@@ -27,8 +29,6 @@ INLINE const Model& shared_model(const Model* source, int) { return *source; }
 template <typename Workspace>
 INLINE Workspace& workspace(char* scratch, int) { return *reinterpret_cast<Workspace*>(scratch); }
 #endif
-
-struct BackwardWorkspace { World world; Adjoint adjoint; };
 
 INLINE void run_forward(const Model* source, char* scratch, const Tensors& tensors, int block, int num_blocks, int lane,
                         long long* cycles) {
@@ -52,5 +52,6 @@ INLINE void report_sizes(int* sizes) {
     sizes[1] = LANES;
     sizes[2] = record_size;
     sizes[3] = sizeof(BackwardWorkspace);
-    sizes[4] = NUM_STAGES;
+    sizes[4] = SHARED_BYTES;
+    sizes[5] = NUM_STAGES;
 }
