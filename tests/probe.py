@@ -1,4 +1,4 @@
-"""Runs pieces of the kernels alone, on the CPU: C++ lines between the stages' own functions, with numbers in and out."""
+"""Runs pieces of the kernels alone, on the CPU: C++ lines around the stages' functions, numbers in and numbers out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 import torch
 import warp as wp
 
-from trot.sim.build import MODULE_OPTIONS, Variant, declare_source, source
+from trot.sim.build import Variant, source
 from trot.sim.layout import kernel_layout
 from trot.sim.model import Model
+from trot.sim.native import MODULE_OPTIONS, declare_source
 
 COLUMNS_PER_ENTRY = 4
 

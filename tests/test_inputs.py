@@ -79,6 +79,9 @@ WRONG = {
     "double joint_qd": ({"joint_qd": torch.zeros(3, 6, dtype=torch.float64)}, TypeError, "joint_qd.*float64.*float32"),
     "integer control": ({"control": torch.zeros(3, 3, dtype=torch.int64)}, TypeError, "control is torch.int64"),
     "double control": ({"control": torch.zeros(3, 3, dtype=torch.float64)}, TypeError, "control.*float64.*float32"),
+    "control of lists": ({"control": [[0.0] * 3] * 3}, TypeError, "control must be a tensor, not list"),
+    "no control": ({"control": None}, TypeError, "control must be a tensor, not NoneType"),
+    "joint_q elsewhere": ({"joint_q": torch.zeros(3, 6, device="meta")}, ValueError, "joint_q is on meta"),
     "joint_qd elsewhere": ({"joint_qd": torch.zeros(3, 6, device="meta")}, ValueError, "joint_qd is on meta.*on cpu"),
     "control elsewhere": ({"control": torch.zeros(3, 3, device="meta")}, ValueError, "control is on meta.*on cpu"),
     "control nan": ({"control": control_with(NAN)}, ValueError, r"control\[2, 1\] is nan"),
@@ -86,6 +89,8 @@ WRONG = {
     "substeps 0": ({"substeps": 0}, ValueError, "substeps must be .* at least 1, not 0"),
     "substeps -3": ({"substeps": -3}, ValueError, "substeps must be .* at least 1, not -3"),
     "substeps 1.5": ({"substeps": 1.5}, ValueError, "substeps must be a whole number .* not 1.5"),
+    "substeps 2.0": ({"substeps": 2.0}, ValueError, "substeps must be a whole number .* not 2.0"),
+    "substeps nan": ({"substeps": NAN}, ValueError, "substeps must be a whole number .* not nan"),
     "dt 0": ({"dt": 0.0}, ValueError, "dt must be .* not 0"),
     "dt negative": ({"dt": -0.01}, ValueError, "dt must be .* not -0.01"),
     "dt nan": ({"dt": NAN}, ValueError, "dt must be .* not nan"),
@@ -94,6 +99,26 @@ WRONG = {
         {"parameters": Parameters(body_mass=torch.ones(5))},
         ValueError,
         r"parameters\.body_mass must be \(4,\) or \(3, 4\).*body.*\(5,\)",
+    ),
+    "mass 0": (
+        {"parameters": Parameters(body_mass=torch.tensor([1.0, 0.0, 1.0, 1.0]))},
+        ValueError,
+        r"parameters\.body_mass holds 0\.0; .*above 0",
+    ),
+    "mass nan": (
+        {"parameters": Parameters(body_mass=torch.tensor([1.0, NAN, 1.0, 1.0]))},
+        ValueError,
+        r"parameters\.body_mass holds nan",
+    ),
+    "friction negative": (
+        {"parameters": Parameters(friction=torch.full((3, 4), -0.5))},
+        ValueError,
+        r"parameters\.friction holds -0\.5; .*0 or more",
+    ),
+    "friction of a list": (
+        {"parameters": Parameters(friction=[0.5] * 4)},
+        TypeError,
+        r"parameters\.friction must be a tensor, not list",
     ),
     "friction of other worlds": (
         {"parameters": Parameters(friction=torch.ones(2, 4))},
@@ -206,6 +231,19 @@ TWO_SLIDES = """
 </mujoco>"""
 
 
+PUSHED_SLIDE = """
+<mujoco>
+  <option gravity="0 0 0"/>
+  <worldbody>
+    <body>
+      <joint name="rail" type="slide" axis="1 0 0"/>
+      <geom type="sphere" size="0.1" mass="1"/>
+    </body>
+  </worldbody>
+  <actuator><motor joint="rail" gear="1e38"/></actuator>
+</mujoco>"""
+
+
 def two_slides(speeds: list[float]) -> tuple[Model, State, torch.Tensor]:
     """One world per speed of the slide with a damper that no step survives.
 
@@ -253,10 +291,31 @@ def test_check_finite_names_the_dof_of_a_quaternion():
 
 
 def test_check_finite_knows_parameters(hopper):
-    """What only one world's parameters break: a mass of NaN, here."""
+    """What only one world's parameters break: bodies so heavy that their squares leave float32."""
     mass = torch.tensor(hopper.body_mass, dtype=torch.float32).repeat(3, 1)
-    mass[1, 0] = NAN
+    mass[1] = 1e38
     arguments = {**valid(hopper), "parameters": Parameters(body_mass=mass)}
     with pytest.raises(NonFiniteError) as caught:
         run(hopper, check_finite, **arguments)
     assert (caught.value.world, caught.value.substep) == (1, 0)
+
+
+def test_check_finite_names_the_substep_whose_integration_overflows():
+    """A finite force on 3e38 m/s: the velocity leaves float32 in substep 0, every acceleration before it is finite."""
+    model = load_model(PUSHED_SLIDE)
+    state = State(torch.zeros(1, 1), torch.full((1, 1), 3e38))
+    with pytest.raises(NonFiniteError) as caught:
+        check_finite(model, state, torch.ones(1, 1), 2.0, 2)
+    assert (caught.value.world, caught.value.substep, caught.value.dof) == (0, 0, "rail")
+
+
+def test_a_state_that_is_none_is_named(hopper):
+    with pytest.raises(TypeError, match=r"state must be a trot\.State, not tuple"):
+        step(hopper, (torch.zeros(3, 6), torch.zeros(3, 6)), torch.zeros(3, 3), 1 / 60)
+
+
+def test_a_nan_control_shows_in_the_state(hopper, monkeypatch):
+    """Where the control cannot be looked at beforehand, as in a graph capture, clamping must not swallow it."""
+    monkeypatch.setattr("trot.sim.step._check_control_finite", lambda control: None)
+    arguments = {**valid(hopper), "control": control_with(NAN)}
+    assert run(hopper, **arguments).finite.tolist() == [True, True, False]

@@ -423,10 +423,11 @@ def test_ground_force_adjoint(every_joint: Model, rng: np.random.Generator) -> N
         out_value(0, sum);
         for (int k = 0; k < num_parameters; ++k) out_parameter_bar(k, adjoint.parameter_bar[k]);
     """
-    inputs = {name: rng.normal(size=(NUM_WORLDS, width)) for name in ("w", "velocity")}
     joint_q, _ = lively_states(model, NUM_WORLDS, rng)
-    inputs |= {
+    inputs = {
         "joint_q": joint_q,
+        "w": rng.normal(size=(NUM_WORLDS, width)),
+        "velocity": rng.normal(size=(NUM_WORLDS, width)) * rng.uniform(size=(NUM_WORLDS, 1)) ** 4,  # some stick
         "pose": np.zeros((NUM_WORLDS, width)),
         "parameter": lively_parameters(model, rng),
     }
@@ -434,6 +435,8 @@ def test_ground_force_adjoint(every_joint: Model, rng: np.random.Generator) -> N
     widths = {"force": width, "same": width}
     found = check_adjoint(model, code, inputs, steps, widths, per_world_parameters=True, excluded_share=0.01)
     assert_allclose(found["same"], found["force"], rtol=1e-12)
+    by_kind = found["parameter_bar"][:, model.num_bodies :].reshape(NUM_WORLDS, 4, model.num_shapes)
+    assert (by_kind != 0).any(axis=(0, 2)).all()
 
     # A body feels the ground where one of its points is below it and the force is not cut to zero.
     below = point_heights(model, joint_q) < 0

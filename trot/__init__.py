@@ -50,7 +50,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
+def __getattr__(name: str) -> Any:
     # PyTorch takes seconds to import; `trot --help` must not.
     if name not in _HOMES:
         raise AttributeError(f"module 'trot' has no attribute '{name}'")

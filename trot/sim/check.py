@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -136,9 +137,8 @@ def _parameter_names() -> list[str]:
 
 
 def _inputs(model: Model, state: State, control: Tensor) -> Inputs:
-    own = [
-        model.body_mass, model.shape_stiffness, model.shape_damping, model.shape_friction_stiffness, model.shape_friction
-    ]  # fmt: skip
+    shape = (model.shape_stiffness, model.shape_damping, model.shape_friction_stiffness, model.shape_friction)
+    own = (model.body_mass, *shape)
     inputs = {"joint_q": state.joint_q, "joint_qd": state.joint_qd, "control": control}
     for name, values in zip(_parameter_names(), own, strict=True):
         inputs[name] = torch.tensor(values).repeat(state.num_worlds, 1)
@@ -179,8 +179,8 @@ def _differences(model: Model, name: str, loss: Loss, inputs: Inputs, count: int
         size = h * max(1.0, float(value[:, k].abs().max())) if name in _parameter_names() else h
         offset = torch.zeros(len(value), count, dtype=torch.float64)
         offset[:, k] = size
-        ends = [retract(model, value, sign * offset) if name == "joint_q" else value + sign * offset for sign in (1, -1)]
-        above, below = (loss({**inputs, name: end}) for end in ends)
+        move = partial(retract, model) if name == "joint_q" else torch.add
+        above, below = (loss({**inputs, name: move(value, sign * offset)}) for sign in (1, -1))
         columns.append((above - below) / (2 * size))
     return torch.stack(columns, dim=1)
 

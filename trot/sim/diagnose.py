@@ -45,21 +45,20 @@ def check_finite(
     assert ran.trajectory is not None
     # (substeps, blocks, record, worlds of a block) -> (substeps, worlds, record)
     records = ran.trajectory.transpose(2, 3).reshape(substeps, -1, ran.trajectory.shape[2])[:, : state.num_worlds]
-    first_qdd = model.num_q + model.num_dofs
-    bad = ~records[:, :, first_qdd : first_qdd + model.num_dofs].isfinite()
-    if not bool(bad.any()):
-        # Every acceleration was finite; the last integration overflowed.
-        bad[-1] |= ~next_qd.isfinite() | _by_dof(model, ~next_q.isfinite())
+    # A record holds the state before its substep; what a substep leaves stands in the next record, or in the result.
+    after_q = torch.cat([records[1:, :, : model.num_q], next_q.unsqueeze(0)])
+    after_qd = torch.cat([records[1:, :, model.num_q : model.num_q + model.num_dofs], next_qd.unsqueeze(0)])
+    bad = ~after_qd.isfinite() | _by_dof(model, ~after_q.isfinite())
     _raise_first(model, bad, 0)
 
 
 def _by_dof(model: Model, bad_q: Tensor) -> Tensor:
     """Which dofs have a bad coordinate; a bad quaternion counts for each of its three."""
-    bad = torch.zeros(bad_q.shape[0], model.num_dofs, dtype=torch.bool, device=bad_q.device)
+    bad = torch.zeros(*bad_q.shape[:-1], model.num_dofs, dtype=torch.bool, device=bad_q.device)
     q_ends = [*model.joint_q_start[1:], model.num_q]
     dof_ends = [*model.joint_dof_start[1:], model.num_dofs]
     for q, q_end, dof, dof_end in zip(model.joint_q_start, q_ends, model.joint_dof_start, dof_ends, strict=True):
-        bad[:, dof:dof_end] = bad_q[:, q:q_end].any(dim=1, keepdim=True)
+        bad[..., dof:dof_end] = bad_q[..., q:q_end].any(dim=-1, keepdim=True)
     return bad
 
 

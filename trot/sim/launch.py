@@ -94,15 +94,16 @@ class Launcher:
         return command
 
 
-_streams: dict[int, wp.Stream] = {}
+_streams: dict[tuple[int | None, int], wp.Stream] = {}
 
 
 def _warp_stream(device: torch.device) -> wp.Stream:
     """Warp's view of PyTorch's current stream: what was queued there comes first, and a graph capture sees us."""
     current = torch.cuda.current_stream(device)
-    if current.cuda_stream not in _streams:
-        _streams[current.cuda_stream] = wp.stream_from_torch(current)
-    return _streams[current.cuda_stream]
+    key = (device.index, current.cuda_stream)
+    if key not in _streams:
+        _streams[key] = wp.stream_from_torch(current)  # type: ignore[no-untyped-call]
+    return _streams[key]
 
 
 _launchers: weakref.WeakKeyDictionary[Model, dict[tuple[Variant, torch.device], Launcher]] = weakref.WeakKeyDictionary()

@@ -20,6 +20,9 @@ UNBOUNDED = 1e30
 """Stands for an infinite limit: finite, so that no kernel ever meets infinity minus infinity."""
 
 
+Integers = NDArray[np.int32] | NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Field:
     """One member of the C++ struct."""
@@ -85,12 +88,12 @@ class Layout:
         return 1 if count % 2 else 2
 
 
-def _starts(counts: NDArray[np.int64]) -> NDArray[np.int32]:
+def _starts(counts: Integers) -> NDArray[np.int32]:
     """Running sum with a leading zero: element i of a grouped list begins at result[i]."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
-def _grouped(owner: NDArray[np.int32] | NDArray[np.int64], num_groups: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _grouped(owner: Integers, num_groups: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Items sorted by owner, and where each owner's items start."""
     counts = np.bincount(owner, minlength=num_groups) if len(owner) else np.zeros(num_groups, np.int64)
     return np.argsort(owner, kind="stable").astype(np.int32), _starts(counts)
@@ -168,9 +171,7 @@ def _levels(model: Model) -> NDArray[np.int32]:
     return level
 
 
-def _entry_tables(
-    dofs: _Dofs, level: NDArray[np.int32], columns_per_entry: int
-) -> tuple[dict[str, int], list[Field]]:
+def _entry_tables(dofs: _Dofs, level: NDArray[np.int32], columns_per_entry: int) -> tuple[dict[str, int], list[Field]]:
     """The entries of the mass matrix in the order in which factorise() finishes them.
 
     A row holds the right-hand side, then one number per ancestor; an entry is columns_per_entry of these at a time.

@@ -16,7 +16,7 @@ from trot.sim.step import Pass, check_inputs, prepare
 class Linearization(NamedTuple):
     """How the next state changes, per world. A state's coordinates are the tangent of joint_q, then joint_qd.
 
-    The tangent of joint_q has one number per dof: a rotation is a small turn in the body's own axes, as manifold.retract
+    The tangent of joint_q has one number per dof: a rotation is a small turn in the body's own axes, as trot.retract
     applies it.
     """
 

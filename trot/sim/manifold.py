@@ -23,7 +23,7 @@ def retract(model: Model, joint_q: Tensor, tangent: Tensor) -> Tensor:
 
 
 def _turn(quat: Tensor, rotation: Tensor) -> Tensor:
-    """Quat exp(rotation / 2)"""
+    """The unit quaternion quat exp(rotation / 2)."""
     half = rotation / 2
     angle = half.norm(dim=-1, keepdim=True)
     w, v = torch.cos(angle), half * torch.sinc(angle / torch.pi)

@@ -51,6 +51,8 @@ class Parameters:
 
 
 def _checked(name: str, value: Tensor, count: int, num_worlds: int, like: Tensor) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"parameters.{name} must be a tensor, not {type(value).__name__}")
     if tuple(value.shape) not in ((count,), (1, count), (num_worlds, count)):
         raise ValueError(
             f"parameters.{name} must be ({count},) or ({num_worlds}, {count}), one value per "
@@ -61,4 +63,16 @@ def _checked(name: str, value: Tensor, count: int, num_worlds: int, like: Tensor
             f"parameters.{name} is {value.dtype} on {value.device}, the state is {like.dtype} on {like.device}; "
             "convert one of them with .to(...)"
         )
+    # A graph that is being captured cannot be asked.
+    if not (value.is_cuda and torch.cuda.is_current_stream_capturing()):
+        _check_values(name, value)
     return value
+
+
+def _check_values(name: str, value: Tensor) -> None:
+    allowed = value > 0 if name == "body_mass" else value >= 0
+    allowed = allowed & value.isfinite()
+    if not allowed.all():
+        found = value[~allowed][0].item()
+        bound = "above 0" if name == "body_mass" else "0 or more"
+        raise ValueError(f"parameters.{name} holds {found}; every value must be finite and {bound}")

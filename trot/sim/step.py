@@ -65,7 +65,7 @@ class Pass:
         With `tangent`, those of joint_q have one number per dof, and there may be several rows per world: row
         k * padded + world, where padded is num_worlds rounded up to whole blocks.
         """
-        joint_q, joint_qd, control = self.inputs
+        control = self.inputs[2]
         rows = next_qd_bar.shape[0]
         next_q_bar, next_qd_bar = next_q_bar.contiguous(), next_qd_bar.contiguous()
         joint_q_bar, joint_qd_bar = torch.empty_like(next_q_bar), torch.empty_like(next_qd_bar)
@@ -108,19 +108,28 @@ class _Step(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, next_q_bar: Tensor, next_qd_bar: Tensor) -> tuple[Tensor | None, ...]:
         joint_q, joint_qd, control, parameter, next_q, trajectory = ctx.saved_tensors
-        ran = Pass(*ctx.call, False, joint_q, joint_qd, control, parameter)
+        run, dt, substeps = ctx.call
+        ran = Pass(run, dt, substeps, False, joint_q, joint_qd, control, parameter)
         ran.next_q, ran.trajectory = next_q, trajectory
         joint_q_bar, joint_qd_bar, control_bar, parameter_bar = ran.backward(next_q_bar, next_qd_bar, tangent=False)
-        if parameter is not None and parameter.shape[0] == 1:
+        if parameter is None:
+            return None, None, None, None, joint_q_bar, joint_qd_bar, control_bar, None
+        if parameter.shape[0] == 1:
             parameter_bar = parameter_bar.sum(dim=0, keepdim=True)
-        return None, None, None, None, joint_q_bar, joint_qd_bar, control_bar, None if parameter is None else parameter_bar
+        return None, None, None, None, joint_q_bar, joint_qd_bar, control_bar, parameter_bar
 
 
 def check_inputs(model: Model, state: State, control: Tensor, dt: float, substeps: int) -> None:
     """Say what is wrong with the arguments of a step, before any kernel runs."""
+    if not isinstance(state, State):
+        raise TypeError(f"state must be a trot.State, not {type(state).__name__}")
+    if not isinstance(control, Tensor):
+        raise TypeError(f"control must be a tensor, not {type(control).__name__}")
     joint_q, joint_qd = state.joint_q, state.joint_qd
     if joint_q.dtype not in SCALARS:
         raise TypeError(f"joint_q must be float32 or float64, not {joint_q.dtype}")
+    if joint_q.device.type not in ("cpu", "cuda"):
+        raise ValueError(f"joint_q is on {joint_q.device}; trot runs on cpu and cuda")
     worlds = joint_q.shape[0]
     expected = {
         "joint_q": (joint_q, (worlds, model.num_q)),
@@ -136,7 +145,7 @@ def check_inputs(model: Model, state: State, control: Tensor, dt: float, substep
             raise ValueError(f"{name} is on {tensor.device} but joint_q is on {joint_q.device}; move one with .to(...)")
     if worlds < 1:
         raise ValueError("there must be at least one world")
-    if substeps < 1 or int(substeps) != substeps:
+    if not isinstance(substeps, int) or substeps < 1:
         raise ValueError(f"substeps must be a whole number of at least 1, not {substeps}")
     if not 0 < dt < float("inf"):
         raise ValueError(f"dt must be a positive number of seconds, not {dt}")
@@ -150,4 +159,5 @@ def _check_control_finite(control: Tensor) -> None:
     finite = control.isfinite()
     if not finite.all():
         world, actuator = (int(i) for i in (~finite).nonzero()[0])
-        raise ValueError(f"control[{world}, {actuator}] is {float(control[world, actuator])}; every control must be finite")
+        found = float(control[world, actuator])
+        raise ValueError(f"control[{world}, {actuator}] is {found}; every control must be finite")

@@ -94,9 +94,10 @@ STAGE void joint_forces_adjoint(World& world, Adjoint& adjoint, const Model& mod
     if (num_ball_springs > 0) barrier();
 }
 
-// Controls are held for the whole control step, clamped to their range.
+// Controls are held for the whole control step, clamped to their range. A NaN stays one: it must show in the state.
 INLINE Real clamped(const Model& model, int actuator, Real control) {
-    return smaller(larger(control, real(model.control_lower[actuator])), real(model.control_upper[actuator]));
+    const Real lower = real(model.control_lower[actuator]), upper = real(model.control_upper[actuator]);
+    return select(control < lower, lower, select(control > upper, upper, control));
 }
 INLINE Real control_adjoint(const Adjoint& adjoint, const Model& model, int actuator, Real control) {
     Real sum = zero();
