@@ -183,7 +183,7 @@ def test_random_trees_agree_with_mujoco(seed: int, num_bodies: int, num_muscles:
 
 
 def test_a_robot_far_from_the_origin_loses_no_float32_digits() -> None:
-    """Oracle: the same robot at the origin. 500 m away a float32 position resolves 3e-5 m, and nothing else may."""
+    """Oracle: the same robot at the origin. 500 m away a float32 resolves 3e-5 m; no force may show it."""
     model = load_comparable(ROBOTS["ant"])
     near = lively_inputs(model, seed=3)
     near["joint_q"][:, :2] = 0

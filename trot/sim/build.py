@@ -1,7 +1,10 @@
 """From C++ headers and a Model to compiled kernels, through Warp: clang on the CPU, NVRTC on CUDA, cached on disk."""
 
+import functools
 import hashlib
+import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from trot.sim.native import MODULE_OPTIONS, define_kernels
 
 HEADERS = Path(__file__).parent / "kernels"
 
-# Warp's greeting and its word about a missing CUDA driver are noise to somebody who trains on a laptop.
+# Warp's greeting and build messages are noise in a training run.
 wp.config.log_level = max(wp.config.log_level, wp.LOG_ERROR)
 
 SCALARS: dict[torch.dtype, Any] = {torch.float32: wp.float32, torch.float64: wp.float64}
@@ -85,6 +88,24 @@ def source(layout: Layout, variant: Variant, header: str = "entry.h") -> str:
     return f"{profile}namespace trot {{\n{switches}{spatial}{layout.declarations()}{rest}}}  // namespace trot\n"
 
 
+@functools.cache
+def _start_warp() -> None:
+    """Initialise Warp once. Where there is no GPU, it says so on stderr whatever its log level: hold that back."""
+    if torch.cuda.is_available():
+        wp.init()  # type: ignore[no-untyped-call]
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        wp.init()  # type: ignore[no-untyped-call]
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
 def _module_name(text: str) -> str:
     return f"trot_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -95,7 +116,7 @@ def compile_kernels(layout: Layout, variant: Variant, device: torch.device) -> K
     name = _module_name(text + str(MODULE_OPTIONS))
     lanes = 32 if device.type == "cuda" else 1
     forward, backward, sizes = define_kernels(text, name, SCALARS[variant.dtype], lanes)
-    wp.init()  # type: ignore[no-untyped-call]
+    _start_warp()
     warp_device = wp.device_from_torch(device)
     block_dim = lanes if device.type == "cuda" else None
     reported = torch.zeros(6, dtype=torch.int32, device=device)
