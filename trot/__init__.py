@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trot.sim.diagnose import NonFiniteError, check_finite
-    from trot.sim.errors import ModelError
+    from trot.sim.diagnose import check_finite
+    from trot.sim.errors import ModelError, NonFiniteError
     from trot.sim.linearize import Linearization, linearize
     from trot.sim.load import load_model
     from trot.sim.manifold import retract
@@ -37,7 +37,7 @@ _HOMES = {
     "Linearization": "linearize",
     "Model": "model",
     "ModelError": "errors",
-    "NonFiniteError": "diagnose",
+    "NonFiniteError": "errors",
     "Parameters": "parameters",
     "State": "state",
     "check_finite": "diagnose",

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import tyro
 
-from trot.sim.errors import ModelError
+from trot.sim.errors import ModelError, NonFiniteError
 
 DESCRIPTION = "Parallel differentiable simulation of articulated bodies. `trot --version` prints the version."
 
@@ -51,7 +51,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {"check": check, "bench": benc
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code: 2 for a mistake in what was asked, 130 for Ctrl-C."""
+    """Run one command and return its exit code: 2 for what the user can mend, 130 for Ctrl-C."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if name == "--version":
         print(f"trot {version('trot')}")
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         return COMMANDS[name](rest)
     except KeyboardInterrupt:
         return 130
-    except (FileNotFoundError, ModelError) as error:
+    except (FileNotFoundError, ModelError, NonFiniteError) as error:
         print(f"trot {name}: {_message(error)}", file=sys.stderr)
         return 2
 

@@ -141,7 +141,8 @@ def _inputs(model: Model, state: State, control: Tensor) -> Inputs:
     own = (model.body_mass, *shape)
     inputs = {"joint_q": state.joint_q, "joint_qd": state.joint_qd, "control": control}
     for name, values in zip(_parameter_names(), own, strict=True):
-        inputs[name] = torch.tensor(values).repeat(state.num_worlds, 1)
+        # A difference needs room on both sides, and no parameter may be negative.
+        inputs[name] = torch.tensor(values).clamp(min=0.01).repeat(state.num_worlds, 1)
     return {name: value for name, value in inputs.items() if value.shape[1]}
 
 

@@ -5,23 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trot.sim.errors import NonFiniteError
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters
 from trot.sim.state import State
 from trot.sim.step import Pass, check_inputs, prepare
-
-
-class NonFiniteError(ArithmeticError):
-    """A state holds a NaN or an infinity."""
-
-    def __init__(self, world: int, substep: int | None, dof: str, num_worlds: int) -> None:
-        self.world, self.substep, self.dof = world, substep, dof
-        when = "before the step" if substep is None else f"in substep {substep}"
-        others = f" ({num_worlds} worlds in all)" if num_worlds > 1 else ""
-        super().__init__(
-            f"world {world} becomes non-finite {when}, first in dof '{dof}'{others}. Usual causes: a substep too long "
-            "for the stiffest contact, spring or damper (raise substeps), or controls far out of range."
-        )
 
 
 @torch.no_grad()

@@ -41,7 +41,7 @@ class Parameters:
         for field in fields(self):
             given: Tensor | None = getattr(self, field.name)
             model_value = torch.tensor(own[field.name], dtype=like.dtype, device=like.device)
-            value = model_value if given is None else _checked(field.name, given, len(model_value), num_worlds, like)
+            value = model_value if given is None else _checked(field.name, given, model_value, num_worlds)
             if field.name == "body_mass":
                 # A massless body has no inertia to scale.
                 value = torch.where(model_value > 0, value / model_value.clamp(min=1e-30), torch.ones_like(value))
@@ -50,7 +50,8 @@ class Parameters:
         return torch.cat([row.expand(count, -1) for row in rows], dim=1).contiguous()
 
 
-def _checked(name: str, value: Tensor, count: int, num_worlds: int, like: Tensor) -> Tensor:
+def _checked(name: str, value: Tensor, own: Tensor, num_worlds: int) -> Tensor:
+    count = len(own)
     if not isinstance(value, Tensor):
         raise TypeError(f"parameters.{name} must be a tensor, not {type(value).__name__}")
     if tuple(value.shape) not in ((count,), (1, count), (num_worlds, count)):
@@ -58,19 +59,20 @@ def _checked(name: str, value: Tensor, count: int, num_worlds: int, like: Tensor
             f"parameters.{name} must be ({count},) or ({num_worlds}, {count}), one value per "
             f"{'body' if name == 'body_mass' else 'shape'}, not {tuple(value.shape)}"
         )
-    if value.dtype != like.dtype or value.device != like.device:
+    if value.dtype != own.dtype or value.device != own.device:
         raise ValueError(
-            f"parameters.{name} is {value.dtype} on {value.device}, the state is {like.dtype} on {like.device}; "
+            f"parameters.{name} is {value.dtype} on {value.device}, the state is {own.dtype} on {own.device}; "
             "convert one of them with .to(...)"
         )
     # A graph that is being captured cannot be asked.
     if not (value.is_cuda and torch.cuda.is_current_stream_capturing()):
-        _check_values(name, value)
+        _check_values(name, value, own)
     return value
 
 
-def _check_values(name: str, value: Tensor) -> None:
-    allowed = value > 0 if name == "body_mass" else value >= 0
+def _check_values(name: str, value: Tensor, own: Tensor) -> None:
+    # A body that has no mass in the model may keep it so.
+    allowed = (value > 0) | (own == 0) if name == "body_mass" else value >= 0
     allowed = allowed & value.isfinite()
     if not allowed.all():
         found = value[~allowed][0].item()

@@ -62,11 +62,12 @@ INLINE Real zero() { return Real(Scalar(0)); }
 INLINE Real one() { return Real(Scalar(1)); }
 INLINE Real select(Mask mask, Real a, Real b) { return mask ? a : b; }
 
-// Sine and cosine to the last digits: reduce to [-pi, pi], Taylor at the half angle, then double it.
+// Sine and cosine to a few units in the last place, for angles up to 1e5 rad in single and 30 rad in double precision
+// (beyond, the error grows with the angle): reduce to [-pi, pi], Taylor at the half angle, then double it.
 INLINE void sine_cosine(Real angle, Real& sine, Real& cosine) {
     constexpr bool single = sizeof(Scalar) == 4;
     const Real turns = nearest_integer(angle * Scalar(0.15915494309189535));
-    // 2 pi in two parts, so that the subtraction loses nothing.
+    // 2 pi in two parts, so that the subtraction loses little.
     angle = angle - turns * Scalar(single ? 6.28125 : 6.283185307179586);
     angle = angle - turns * Scalar(single ? 0.0019353071795864769 : 2.4492935982947064e-16);
     const Real h = angle * Scalar(0.5);
