@@ -1,4 +1,4 @@
-"""What goes wrong before a simulation starts."""
+"""What a user can mend: robot files that cannot be simulated, and motions that leave the numbers."""
 
 
 class ModelError(ValueError):

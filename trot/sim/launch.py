@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ class Launcher:
         scalar = np.float32 if variant.dtype == torch.float32 else np.float64
         self.constants = torch.from_numpy(layout.pack(scalar)).to(device)
         self.cycles = torch.zeros(self.kernels.sizes.stages, dtype=torch.int64, device=device)
-        # Scratch and recorded launches of each thread that calls.
+        # Scratch and recorded launches, apart for each thread that calls.
         self._own = threading.local()
 
     def num_blocks(self, num_worlds: int) -> int:
@@ -64,14 +63,15 @@ class Launcher:
         worthwhile = max(1, num_blocks * substeps * self.num_dofs // WORTH_A_THREAD)
         threads = min(get_num_threads(), num_blocks, worthwhile)
         bounds = [num_blocks * i // threads for i in range(threads + 1)]
-        run_together([partial(self._launch_cpu, kernel, arguments, bounds[i], bounds[i + 1]) for i in range(threads)])
+        # Everything that needs the interpreter happens here, so that the other threads only run kernels.
+        run_together([self._cpu_command(kernel, arguments, i, bounds[i], bounds[i + 1]).launch for i in range(threads)])
 
-    def _launch_cpu(self, kernel: wp.Kernel, arguments: list[Any], first: int, end: int) -> None:
-        scratch = getattr(self._own, "scratch", None)
-        if scratch is None:
-            scratch = self._own.scratch = torch.empty(self.kernels.sizes.workspace, dtype=torch.uint8)
-        inputs = [self.constants.data_ptr(), scratch.data_ptr(), *arguments, first]
-        self._command(kernel, inputs, end - first, None).launch()
+    def _cpu_command(self, kernel: wp.Kernel, arguments: list[Any], slot: int, first: int, end: int) -> wp.Launch:
+        scratch: dict[int, Tensor] = self._own.__dict__.setdefault("scratch", {})
+        if slot not in scratch:
+            scratch[slot] = torch.empty(self.kernels.sizes.workspace, dtype=torch.uint8)
+        inputs = [self.constants.data_ptr(), scratch[slot].data_ptr(), *arguments, first]
+        return self._command(kernel, slot, inputs, end - first, None)
 
     def _launch_cuda(self, kernel: wp.Kernel, arguments: list[Any], num_blocks: int) -> None:
         sizes = self.kernels.sizes
@@ -79,16 +79,19 @@ class Launcher:
         fits = self.constants.numel() + sizes.workspace <= sizes.shared
         scratch = torch.empty(0 if fits else num_blocks * sizes.workspace, dtype=torch.uint8, device=self.device)
         inputs = [self.constants.data_ptr(), scratch.data_ptr(), *arguments, 0]
-        self._command(kernel, inputs, num_blocks * CUDA_LANES, CUDA_LANES).launch(stream=_warp_stream(self.device))
+        self._command(kernel, 0, inputs, num_blocks * CUDA_LANES, CUDA_LANES).launch(stream=_warp_stream(self.device))
 
-    def _command(self, kernel: wp.Kernel, inputs: list[Any], dim: int, block_dim: int | None) -> wp.Launch:
-        """A recorded launch with these arguments. Warp takes longer to pack them than a small robot to step."""
-        commands: dict[wp.Kernel, wp.Launch] = self._own.__dict__.setdefault("commands", {})
-        if kernel not in commands:
-            commands[kernel] = wp.launch(
+    def _command(
+        self, kernel: wp.Kernel, slot: int, inputs: list[Any], dim: int, block_dim: int | None
+    ) -> wp.Launch:  # fmt: skip
+        """A recorded launch with these arguments. Warp takes longer to pack them anew than a small robot to step."""
+        commands: dict[tuple[wp.Kernel, int], wp.Launch] = self._own.__dict__.setdefault("commands", {})
+        key = (kernel, slot)
+        if key not in commands:
+            commands[key] = wp.launch(
                 kernel, dim=dim, inputs=inputs, device=self.warp_device, block_dim=block_dim, record_cmd=True
             )
-        command = commands[kernel]
+        command = commands[key]
         command.set_params_from_ctypes(inputs)
         command.set_dim(dim)
         return command

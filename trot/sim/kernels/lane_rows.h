@@ -7,7 +7,7 @@
 constexpr bool rows_in_lanes = LANES > 1 && num_dofs <= LANES;
 
 // Four numbers that move in one instruction.
-struct alignas(4 * sizeof(Real)) Quad { Real number[4]; };
+struct alignas(quad_alignment) Quad { Real number[4]; };
 constexpr int row_quads = row_stride / 4;
 
 INLINE Quad* shown_row(World& world, int dof) { return reinterpret_cast<Quad*>(world.mass_matrix + dof * row_stride); }

@@ -10,6 +10,9 @@ constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
 constexpr int num_parameters = num_bodies + 4 * num_shapes;
 constexpr int parameter_slots = per_world_parameters ? num_parameters : 1;
 
+// Rows of the mass matrix move four numbers at a time on CUDA.
+constexpr int quad_alignment = LANES > 1 ? 16 : alignof(Real);
+
 struct World {
     // State and inputs.
     Real joint_q[num_q];
@@ -39,7 +42,7 @@ struct World {
     // mass_matrix.h
     Inertia composite_inertia[num_bodies];
     Force composite_force[num_dofs];
-    alignas(4 * sizeof(Real)) Real mass_matrix[num_dofs * row_stride];  // with the right-hand side; then its factor
+    alignas(quad_alignment) Real mass_matrix[num_dofs * row_stride];  // with the right-hand side; then its factor
     Real inverse_diagonal[num_dofs];
 };
 
