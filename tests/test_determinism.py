@@ -9,11 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import mujoco
+import numpy as np
 import pytest
 import torch
+from random_robots import random_robot
 from torch import Tensor
 
+from trot.sim.linearize import linearize
 from trot.sim.load import load_model
+from trot.sim.manifold import retract
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters
 from trot.sim.state import State
@@ -75,10 +79,10 @@ def take(inputs: Inputs, worlds: slice | list[int]) -> Inputs:
     return tuple(tensor[worlds].clone() for tensor in inputs)
 
 
-def step_and_gradient(model: Model, inputs: Inputs) -> list[Tensor]:
+def step_and_gradient(model: Model, inputs: Inputs, dt: float = DT, substeps: int = SUBSTEPS) -> list[Tensor]:
     """Next joint_q and joint_qd, then the gradients by joint_q, joint_qd and control."""
     leaves = [tensor.clone().requires_grad_() for tensor in inputs[:3]]
-    following = step(model, State(*leaves[:2]), leaves[2], DT, SUBSTEPS)
+    following = step(model, State(*leaves[:2]), leaves[2], dt, substeps)
     results = [following.joint_q, following.joint_qd]
     return [*(tensor.detach() for tensor in results), *torch.autograd.grad(results, leaves, inputs[3:])]
 
@@ -212,6 +216,48 @@ def test_gpu_agrees_with_cpu(model, dtype):
     for k, (gpu, cpu) in enumerate(zip(found, expected, strict=True)):
         error = (gpu.cpu() - cpu).abs() / cpu.abs().amax(dim=1, keepdim=True)
         assert error.max() < (forward if k < 2 else 10 * forward), (k, float(error.max()))
+
+
+@pytest.mark.gpu
+def test_gpu_agrees_with_cpu_for_more_dofs_than_lanes(dtype):
+    """54 dofs do not fit the 32 lanes that hold a row each; in float64 they do not fit shared memory either."""
+    model = load_model(random_robot(np.random.default_rng(0), 14))
+    assert model.num_dofs > 32
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(columns):
+        return torch.randn(20, columns, generator=generator, dtype=torch.float64)
+
+    joint_q = retract(model, model.default_state(20, dtype=torch.float64).joint_q, 0.3 * normal(model.num_dofs))
+    rest = (normal(model.num_dofs), 0.5 * normal(model.num_controls), normal(model.num_q), normal(model.num_dofs))
+    inputs = tuple(tensor.to(dtype) for tensor in (joint_q, *rest))
+    found = step_and_gradient(model, tuple(tensor.cuda() for tensor in inputs), 1e-4, 4)
+    expected = step_and_gradient(model, inputs, 1e-4, 4)
+    tolerance = {torch.float32: 1e-3, torch.float64: 1e-10}[dtype]
+    for gpu, cpu in zip(found, expected, strict=True):
+        assert ((gpu.cpu() - cpu).abs() / cpu.abs().amax(dim=1, keepdim=True)).max() < tolerance
+
+
+@pytest.mark.gpu
+def test_gpu_jacobians_and_parameter_gradients_agree_with_cpu():
+    model = load_model(ROBOTS["every_joint"])
+    inputs = lively_inputs(model, 5, torch.float64, "cuda")
+
+    def results(joint_q, joint_qd, control, weight_q, weight_qd):
+        state = State(joint_q, joint_qd)
+        mass = torch.tensor(model.body_mass, device=joint_q.device, requires_grad=True)
+        friction = torch.full(
+            (5, model.num_shapes), 0.7, dtype=joint_q.dtype, device=joint_q.device, requires_grad=True
+        )
+        following = step(model, state, control, DT, SUBSTEPS, Parameters(body_mass=mass, friction=friction))
+        outputs, weights = [following.joint_q, following.joint_qd], [weight_q, weight_qd]
+        return [
+            *linearize(model, state, control, DT, SUBSTEPS),
+            *torch.autograd.grad(outputs, [mass, friction], weights),
+        ]
+
+    for gpu, cpu in zip(results(*inputs), results(*(tensor.cpu() for tensor in inputs)), strict=True):
+        assert ((gpu.cpu() - cpu).abs() / cpu.abs().max()).max() < 1e-9
 
 
 @pytest.mark.gpu
