@@ -1,7 +1,26 @@
-"""Tests marked `gpu` are skipped where there is no CUDA device."""
+"""Fixtures of several files. Tests marked `gpu` are skipped where there is no CUDA device."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
+
+from trot.sim.load import load_model
+from trot.sim.model import Model
+
+# So that a failing assert in them shows its numbers, as one in a test does.
+pytest.register_assert_rewrite("adjoints", "convergence")
+
+
+@pytest.fixture(scope="module")
+def every_joint() -> Model:
+    return load_model(Path(__file__).parent / "robots" / "every_joint.xml")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
 
 
 def pytest_collection_modifyitems(items):

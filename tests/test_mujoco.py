@@ -1,7 +1,7 @@
 """Kinematics, mass matrix, bias, springs, motors, muscles and a whole substep against MuJoCo.
 
 Errors are relative to the largest magnitude of a quantity over all worlds. MuJoCo is no oracle for penalty contact,
-for limits as springs and for ball springs (test_stages.py has closed forms): those are taken off the robots here.
+for limits as springs and for ball springs (test_stages_*.py have closed forms): those are taken off the robots here.
 """
 
 from __future__ import annotations

@@ -216,6 +216,7 @@ def _tree_fields(model: Model, dofs: _Dofs, level: NDArray[np.int32]) -> list[Fi
         lines.append(([] if parent == WORLD else lines[parent]) + [body])
         body_end[lines[body]] = body + 1
     depth = np.array([len(chain) - 1 for chain in dofs.chain], np.int32)
+    chain_start, last_dof = _starts(depth + 1)[:-1], dofs.body_end - 1
     joint_count = np.bincount(model.joint_body, minlength=model.num_bodies)
     point_body = model.shape_body[model.point_shape] if model.num_points else np.zeros(0, np.int32)
     return [
@@ -242,7 +243,9 @@ def _tree_fields(model: Model, dofs: _Dofs, level: NDArray[np.int32]) -> list[Fi
         Field("dof_body_end", dofs.body_end[dofs.body], "past the last dof of its body"),
         Field("dof_subtree_end", dofs.subtree_end, "past the last dof that it carries"),
         Field("dof_depth", depth, "number of dofs inwards of it"),
-        Field("dof_chain_start", _starts(depth + 1)[:-1], "first of its ancestors in chain"),
+        Field("dof_chain_start", chain_start, "first of its ancestors in chain"),
+        Field("body_chain_start", chain_start[last_dof], "first of the dofs that move a body in chain"),
+        Field("body_chain_end", chain_start[last_dof] + depth[last_dof] + 1, "past the last of them"),
         Field("chain", np.concatenate(dofs.chain).astype(np.int32), "ancestor dofs, root first, itself last"),
     ]
 

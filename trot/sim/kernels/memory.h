@@ -28,21 +28,20 @@ INLINE void store(Scalar* tensor, int num_worlds, int width, int block, int colu
 }
 
 // What the backward pass needs of a substep: the state before it, its acceleration, and where it pays, the factor.
-constexpr int RECORD_QD = num_q;
-constexpr int RECORD_QDD = RECORD_QD + num_dofs;
-constexpr int RECORD_FACTOR = RECORD_QDD + num_dofs;
+// World begins with the first three in this order.
+constexpr int RECORD_FACTOR = num_q + 2 * num_dofs;
 constexpr int RECORD_DIAGONAL = RECORD_FACTOR + num_mass_entries;
 constexpr int record_size = store_factor ? RECORD_DIAGONAL + num_dofs : RECORD_FACTOR;
 
-INLINE void save_substep(const World& world, const Model& model, int lane, Real* record) {
-    FOR_LANES(k, num_q) record[k] = world.joint_q[k];
-    FOR_LANES(dof, num_dofs) {
-        record[RECORD_QD + dof] = world.joint_qd[dof];
-        record[RECORD_QDD + dof] = world.joint_qdd[dof];
-        if (store_factor) record[RECORD_DIAGONAL + dof] = world.inverse_diagonal[dof];
-    }
-    if (store_factor)
-        FOR_LANES(k, num_mass_entries) record[RECORD_FACTOR + k] = world.mass_matrix[model.mass_entry[k]];
+// Where a number of the record lives.
+INLINE Real* recorded(World& world, const Model& model, int k) {
+    if (k < RECORD_FACTOR) return world.joint_q + k;
+    if (k < RECORD_DIAGONAL) return world.mass_matrix + model.mass_entry[k - RECORD_FACTOR];
+    return world.inverse_diagonal + (k - RECORD_DIAGONAL);
+}
+
+INLINE void save_substep(World& world, const Model& model, int lane, Real* record) {
+    FOR_LANES(k, record_size) record[k] = *recorded(world, model, k);
     barrier();
 }
 
@@ -53,13 +52,16 @@ INLINE void prefetch_substep(const Real* record, int lane) {
 }
 
 INLINE void restore_substep(World& world, const Model& model, int lane, const Real* record) {
-    FOR_LANES(k, num_q) world.joint_q[k] = record[k];
-    FOR_LANES(dof, num_dofs) {
-        world.joint_qd[dof] = record[RECORD_QD + dof];
-        world.joint_qdd[dof] = record[RECORD_QDD + dof];
-        if (store_factor) world.inverse_diagonal[dof] = record[RECORD_DIAGONAL + dof];
+    if (LANES == 1) {
+        for (int k = 0; k < record_size; ++k) *recorded(world, model, k) = record[k];
+        return;
     }
-    if (store_factor)
-        FOR_LANES(k, num_mass_entries) world.mass_matrix[model.mass_entry[k]] = record[RECORD_FACTOR + k];
+    // All loads first, so that they travel together.
+    constexpr int rounds = (record_size + LANES - 1) / LANES;
+    Real number[rounds];
+    UNROLL for (int i = 0; i < rounds; ++i)
+        if (i * LANES + lane < record_size) number[i] = record[i * LANES + lane];
+    UNROLL for (int i = 0; i < rounds; ++i)
+        if (i * LANES + lane < record_size) *recorded(world, model, i * LANES + lane) = number[i];
     barrier();
 }

@@ -8,12 +8,12 @@
 template <typename Term>
 INLINE void root_to_leaves(const Model& model, int lane, Motion* result, const Motion& start, Term term) {
     FOR_LANES(body, num_bodies) {
-        const int parent = model.body_parent[body], first_dof = model.body_dof_start[body];
-        const int last_dof = model.body_dof_start[body + 1] - 1;
-        const int* chain = model.chain + model.dof_chain_start[last_dof];
+        const int parent = model.body_parent[body];
         Motion sum = LANES == 1 && parent >= 0 ? result[parent] : start;
-        UNROLL_SOME for (int k = LANES == 1 ? model.dof_depth[first_dof] : 0; k <= model.dof_depth[last_dof]; ++k)
-            sum = sum + term(chain[k]);
+        const int end = model.body_chain_end[body];
+        const int begin = LANES == 1 ? end - (model.body_dof_start[body + 1] - model.body_dof_start[body])
+                                     : model.body_chain_start[body];
+        UNROLL_SOME for (int k = begin; k < end; ++k) sum = sum + term(model.chain[k]);
         result[body] = sum;
     }
     barrier();

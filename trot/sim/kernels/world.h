@@ -14,7 +14,7 @@ constexpr int parameter_slots = per_world_parameters ? num_parameters : 1;
 constexpr int quad_alignment = LANES > 1 ? 16 : alignof(Real);
 
 struct World {
-    // State and inputs.
+    // State and inputs. The first three are kept for the backward pass as they lie here (memory.h).
     Real joint_q[num_q];
     Real joint_qd[num_dofs];
     Real joint_qdd[num_dofs];

@@ -1,0 +1,203 @@
+"""What load_model refuses, and with which words; what it ignores."""
+
+from __future__ import annotations
+
+import pytest
+from small_robot import PLANE, SECOND, TENDON, mjcf
+
+from trot.sim.load import ModelError, load_model
+
+# Refused.
+
+KNEE_MOTOR = '<motor name="m" joint="knee"/>'
+
+REFUSED = {
+    "no body": ("<mujoco/>", "no body moves.*floating_base"),
+    "only welded": (mjcf(joint=""), "no body moves"),
+    # Options.
+    "density": (mjcf(top='<option density="1.2"/>'), "option density.*fluid"),
+    "viscosity": (mjcf(top='<option viscosity="0.1"/>'), "option viscosity.*fluid"),
+    "actuation": (mjcf(top='<option><flag actuation="disable"/></option>'), "actuation is disabled"),
+    "override": (mjcf(top='<option><flag override="enable"/></option>'), "flag override"),
+    "group": (
+        mjcf(top='<option actuatorgroupdisable="2"/>', actuator='<motor name="m" joint="knee" group="2"/>'),
+        "'m' is in a disabled group",
+    ),
+    # Bodies and joints.
+    "mocap": (mjcf(world=f'{PLANE}<body name="hand" mocap="true"/>'), "'hand' is a mocap"),
+    "gravcomp": (mjcf('<body name="balloon" gravcomp="1"><geom size="0.1"/></body>'), "'balloon' has gravcomp"),
+    "flex": (
+        mjcf(
+            world='<flexcomp name="cloth" type="grid" count="3 3 1" spacing="0.1 0.1 0.1" dim="2" mass="1">'
+            '<edge equality="true"/></flexcomp>'
+        ),
+        "flex.*deformable",
+    ),
+    "frictionloss": (mjcf(joint='<joint name="knee" frictionloss="1"/>'), "'knee' has frictionloss.*damping"),
+    "free stiffness": (mjcf(joint='<joint name="root" type="free" stiffness="1"/>'), "'root' has stiffness"),
+    "dampingpoly": (mjcf(joint='<joint name="knee" damping="1 0.5"/>'), "'knee' has damping of higher order"),
+    "stiffnesspoly": (mjcf(joint='<joint name="knee" stiffness="1 0.5"/>'), "'knee' has stiffness of higher order"),
+    "springyield": (mjcf(joint='<joint name="knee" stiffness="1" springyield="0.5"/>'), "'knee' has springyield"),
+    "joint user": (mjcf(joint='<joint name="knee" user="1 2"/>'), "'knee' has user.*one number"),
+    "negative joint user": (mjcf(joint='<joint name="knee" user="-1"/>'), "'knee' has user.*>= 0"),
+    # Constraints.
+    "equality": (
+        mjcf(SECOND, top='<equality><joint name="mimic" joint1="knee" joint2="elbow"/></equality>'),
+        r"'mimic' \(joint\).*tree",
+    ),
+    "pair": (
+        mjcf(top='<contact><pair geom1="ground" geom2="ball"/></contact>'),
+        "pair '(ball|ground)' and '(ball|ground)'.*contype",
+    ),
+    # Ground and shapes.
+    "tilted": (mjcf(world='<geom name="slope" type="plane" size="0 0 1" euler="0.1 0 0"/>'), "'slope'.*Tilt gravity"),
+    "upside down": (mjcf(world='<geom type="plane" size="0 0 1" euler="3.14159265359 0 0"/>'), "Tilt gravity"),
+    "second plane": (mjcf(world=f'{PLANE}<geom name="step" type="plane" size="0 0 1"/>'), "'ground' and 'step'.*one"),
+    "cylinder": (mjcf(geom='<geom name="drum" type="cylinder" size="0.1 0.1"/>'), "'drum' is of type cylinder.*sphere"),
+    "ellipsoid": (mjcf(geom='<geom name="egg" type="ellipsoid" size="0.1 0.1 0.2"/>'), "'egg' is of type ellipsoid"),
+    "mesh": (
+        mjcf(
+            top='<asset><mesh name="tet" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>',
+            geom='<geom name="shell" type="mesh" mesh="tet"/>',
+        ),
+        "'shell' is of type mesh.*contype",
+    ),
+    "condim 4": (mjcf(geom='<geom name="ball" size="0.1" condim="4"/>'), "'ball' has condim=4.*condim=\"3\""),
+    "condim 6": (mjcf(geom='<geom name="ball" size="0.1" condim="6"/>'), "'ball' has condim=6.*condim=\"3\""),
+    "partial user": (mjcf(geom='<geom name="ball" size="0.1" user="2e4"/>'), "'ball' has 1 user.*all three"),
+    "long user": (mjcf(geom='<geom name="ball" size="0.1" user="1 2 3 4"/>'), "'ball' has 4 user.*all three"),
+    "negative user": (mjcf(geom='<geom name="ball" size="0.1" user="1 -2 3"/>'), "'ball' has a negative"),
+    "surface velocity": (
+        mjcf(world='<geom type="plane" size="0 0 1" surfacevel="1 0 0 0 0 0"/>'),
+        "surfacevel, which is not simulated",
+    ),
+    "obstacle": (mjcf(world=f'{PLANE}<geom name="stone" size="0.1"/>'), r"'stone' \(sphere\) is fixed to the world"),
+    "obstacle, no plane": (mjcf(world='<body><geom name="stone" size="0.1"/></body>'), "'stone'.*only a plane"),
+    # Actuators.
+    "position": (mjcf(actuator='<position name="servo" joint="knee" kp="9"/>'), "'servo' is neither.*biastype affine"),
+    "velocity": (mjcf(actuator='<velocity name="servo" joint="knee" kv="9"/>'), "'servo' is neither.*biastype affine"),
+    "damper": (
+        mjcf(actuator='<damper name="d" joint="knee" kv="9" ctrlrange="0 1"/>'),
+        "'d' is neither.*gaintype affine",
+    ),
+    "cylinder actuator": (mjcf(actuator='<cylinder name="c" joint="knee"/>'), "'c' is neither.*dyntype filter"),
+    "intvelocity": (
+        mjcf(actuator='<intvelocity name="i" joint="knee" kp="9" actrange="-1 1"/>'),
+        "'i' is neither.*integrator",
+    ),
+    "adhesion": (mjcf(actuator='<adhesion name="glue" body="leg" ctrlrange="0 1"/>'), "'glue' acts through body"),
+    "jointinparent": (mjcf(actuator='<motor name="m" jointinparent="knee"/>'), "'m' acts through jointinparent"),
+    "site": (mjcf(actuator='<motor name="m" site="a"/>'), "'m' acts through site.*Attach it to a joint"),
+    "slidercrank": (
+        mjcf(actuator='<motor name="m" cranksite="a" slidersite="post" cranklength="0.5"/>'),
+        "'m' acts through slidercrank",
+    ),
+    "fixed tendon": (
+        mjcf(
+            tendon='<fixed name="f"><joint joint="knee" coef="1"/></fixed>',
+            actuator='<motor name="m" tendon="f" gear="-1"/>',
+        ),
+        "'f' is fixed",
+    ),
+    "wrapping": (
+        mjcf(
+            tendon='<spatial name="w"><site site="post"/><geom geom="ball"/><site site="a"/></spatial>',
+            actuator='<motor name="m" tendon="w" gear="-1"/>',
+        ),
+        "'w' wraps a sphere.*more sites",
+    ),
+    "pulley": (
+        mjcf(
+            tendon='<spatial name="w"><site site="post"/><site site="a"/><pulley divisor="2"/><site site="post"/>'
+            '<site site="b"/></spatial>',
+            actuator='<motor name="m" tendon="w" gear="-1"/>',
+        ),
+        "'w' wraps a pulley",
+    ),
+    "pushing muscle": (mjcf(tendon=TENDON, actuator='<motor name="m" tendon="t"/>'), "'m' pushes.*'t'.*negative"),
+    "muscle without force": (
+        mjcf(tendon=TENDON, actuator='<muscle name="m" tendon="t" lengthrange="0.1 3"/>'),
+        "'m' has no peak force",
+    ),
+    "muscle on a joint": (
+        mjcf(actuator='<muscle name="m" joint="knee" force="9" lengthrange="-1 1"/>'),
+        "'m' does not act on a tendon",
+    ),
+    "empty range": (
+        mjcf(actuator='<motor name="m" joint="knee" ctrlrange="1 2" forcerange="-1 0.5"/>'),
+        "'m' has no admissible",
+    ),
+    "actuator damping": (mjcf(actuator='<motor name="m" joint="knee" damping="1"/>'), "'m' has damping.*on the joint"),
+    "actuator armature": (mjcf(actuator='<motor name="m" joint="knee" armature="1"/>'), "'m' has armature.*the joint"),
+    "delay": (mjcf(actuator='<motor name="m" joint="knee" delay="0.02" nsample="20"/>'), "'m' has delay"),
+    "tendon force range": (
+        mjcf(
+            tendon='<spatial name="t" actuatorfrcrange="-1 0"><site site="post"/><site site="a"/></spatial>',
+            actuator='<motor name="m" tendon="t" gear="-1"/>',
+        ),
+        "'t' has actuatorfrcrange",
+    ),
+    "two motors in one joint range": (
+        mjcf(joint='<joint name="knee" actuatorfrcrange="-1 1"/>', actuator=KNEE_MOTOR + '<motor joint="knee"/>'),
+        "'knee' has actuatorfrcrange",
+    ),
+    "muscle in a joint range": (
+        mjcf(
+            joint='<joint name="knee" actuatorfrcrange="-1 1"/>',
+            tendon=TENDON,
+            actuator='<motor tendon="t" gear="-1"/>',
+        ),
+        "'knee' has actuatorfrcrange",
+    ),
+}
+TENDON_FORCES = ("stiffness", "damping", "armature", "frictionloss")
+REFUSED |= {
+    f"tendon {force}": (mjcf(tendon=TENDON.replace('"t"', f'"t" {force}="1"')), f"'t' has {force}.*Remove")
+    for force in TENDON_FORCES
+}
+REFUSED["tendon limit"] = (mjcf(tendon=TENDON.replace('"t"', '"t" range="0 1"')), "'t' has limited")
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused(text, words):
+    with pytest.raises(ModelError, match=f"(?s){words}"):
+        load_model(text)
+
+
+# Ignored.
+
+IGNORED = {
+    "camera, light and looks": mjcf(
+        "<camera/><light/>",
+        top='<asset><texture name="x" type="2d" builtin="flat" width="4" height="4"/><material name="x" texture="x"/>'
+        "</asset>",
+    ),
+    "sensor": mjcf(top='<sensor><jointpos joint="knee"/></sensor>'),
+    "keyframe": mjcf(top='<keyframe><key qpos="1"/></keyframe>'),
+    "solver": mjcf(
+        top='<option timestep="0.01" integrator="RK4" solver="PGS"/><default><geom solref="0.1 1" margin="0.01"/>'
+        "</default>"
+    ),
+    "exclude between bodies": mjcf(SECOND, top='<contact><exclude body1="leg" body2="arm"/></contact>'),
+    "drawn cylinder": mjcf('<geom type="cylinder" size="0.1 0.1" contype="0" conaffinity="0"/>'),
+    "drawn plane": mjcf(world=f'{PLANE}<geom type="plane" size="1 1 1" euler="1 0 0" contype="0" conaffinity="0"/>'),
+    "drawn stone": mjcf(world=f'{PLANE}<geom size="0.1" contype="0" conaffinity="0"/>'),
+    "inactive equality": mjcf(SECOND, top='<equality><joint joint1="knee" active="false"/></equality>'),
+    "idle tendon": mjcf(tendon='<fixed><joint joint="knee" coef="1"/></fixed>'),
+    "idle wrapping tendon": mjcf(tendon='<spatial><site site="post"/><geom geom="ball"/><site site="a"/></spatial>'),
+    "friction of the plane": mjcf(world='<geom type="plane" size="0 0 1" friction="3" condim="6"/>'),
+}
+
+
+@pytest.mark.parametrize("text", IGNORED.values(), ids=IGNORED.keys())
+def test_ignored(text):
+    model = load_model(text)
+    assert model.body_name[0] == "leg"
+    assert model.shape_name[0] == "ball"
+    assert model.shape_friction[0] == 1
+    assert model.num_controls == 0
+
+
+def test_body_excluded_from_the_ground_has_no_shape():
+    exclude = '<contact><exclude body1="world" body2="arm"/></contact>'
+    assert load_model(mjcf(SECOND, top=exclude)).shape_name == ("ball",)
