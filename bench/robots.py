@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -68,9 +67,7 @@ def draw_start(robot: Robot, model: Model, worlds: int, device: torch.device, se
 def draw_controls(model: Model, worlds: int, device: torch.device, seed: int = 1) -> list[Tensor]:
     """Uniform over the range of each actuator, anew for every control step of the window."""
     random = torch.Generator().manual_seed(seed)
-    # An actuator without a range would be drawn from infinity.
-    lower = torch.from_numpy(np.maximum(model.control_lower, -1)).float()
-    upper = torch.from_numpy(np.minimum(model.control_upper, 1)).float()
+    lower, upper = (torch.from_numpy(bound).float() for bound in model.sample_range())
     middle, half = (upper + lower) / 2, (upper - lower) / 2
     return [(middle + half * _uniform(worlds, model.num_controls, random)).to(device) for _ in range(CONTROL_STEPS)]
 

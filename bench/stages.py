@@ -62,8 +62,8 @@ def measure_stages(robot: Robot, model: Model, device: torch.device, repeats: in
         passes: list[Pass] = []
         run.cycles.zero_()
         for control in controls:
-            passes.append(Pass(run, CONTROL_DT, robot.substeps, True, joint_q, joint_qd, control, None))
-            joint_q, joint_qd = passes[-1].forward()
+            passes.append(Pass(run, CONTROL_DT, robot.substeps, joint_q, joint_qd, control, None))
+            joint_q, joint_qd = passes[-1].forward(keep=True)
         forward += run.cycles
         run.cycles.zero_()
         q_bar, qd_bar = torch.ones_like(joint_q), torch.ones_like(joint_qd)

@@ -14,7 +14,7 @@ from trot.sim.layout import kernel_layout
 from trot.sim.model import Model
 from trot.sim.native import MODULE_OPTIONS, declare_source
 
-COLUMNS_PER_ENTRY = 4
+LANES = 1
 
 
 def run_stages(
@@ -35,7 +35,7 @@ def run_stages(
     arrays = {name: np.asarray(value, np.float64).reshape(len(value), -1) for name, value in inputs.items()}
     num_worlds = len(next(iter(arrays.values())))
     widths = tuple((name, value.shape[1]) for name, value in arrays.items())
-    layout = kernel_layout(model, COLUMNS_PER_ENTRY)
+    layout = kernel_layout(model, LANES)
     variant = Variant(dtype, per_world_parameters=per_world_parameters)
     text = source(layout, variant, "entry.h")
     kernel = _kernel(text, _body(code, widths, tuple(outputs.items())))

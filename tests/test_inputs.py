@@ -88,13 +88,24 @@ WRONG = {
     "control inf": ({"control": control_with(-INF)}, ValueError, r"control\[2, 1\] is -inf"),
     "substeps 0": ({"substeps": 0}, ValueError, "substeps must be .* at least 1, not 0"),
     "substeps -3": ({"substeps": -3}, ValueError, "substeps must be .* at least 1, not -3"),
-    "substeps 1.5": ({"substeps": 1.5}, ValueError, "substeps must be a whole number .* not 1.5"),
-    "substeps 2.0": ({"substeps": 2.0}, ValueError, "substeps must be a whole number .* not 2.0"),
-    "substeps nan": ({"substeps": NAN}, ValueError, "substeps must be a whole number .* not nan"),
+    "substeps 1.5": ({"substeps": 1.5}, ValueError, "substeps must be an int .* not 1.5"),
+    "substeps 2.0": ({"substeps": 2.0}, ValueError, "substeps must be an int .* not 2.0"),
+    "substeps nan": ({"substeps": NAN}, ValueError, "substeps must be an int .* not nan"),
     "dt 0": ({"dt": 0.0}, ValueError, "dt must be .* not 0"),
     "dt negative": ({"dt": -0.01}, ValueError, "dt must be .* not -0.01"),
     "dt nan": ({"dt": NAN}, ValueError, "dt must be .* not nan"),
     "dt inf": ({"dt": INF}, ValueError, "dt must be .* not inf"),
+    "dt of a tensor": (
+        {"dt": torch.tensor(0.01, requires_grad=True)},
+        ValueError,
+        r"dt must be a positive float.*tensor",
+    ),
+    "dt none": ({"dt": None}, ValueError, "dt must be .* not None"),
+    "parameters of a dict": (
+        {"parameters": {"friction": torch.ones(4)}},
+        TypeError,
+        r"parameters must be a trot\.Parameters, not dict",
+    ),
     "mass per shape": (
         {"parameters": Parameters(body_mass=torch.ones(5))},
         ValueError,
@@ -170,10 +181,14 @@ def test_state_is_read_only():
 
 
 def test_number_of_worlds_and_threads_are_positive(hopper):
-    with pytest.raises(ValueError, match="num_worlds must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"num_worlds must be .* at least 1, not 0"):
         hopper.default_state(0)
-    with pytest.raises(ValueError, match="threads must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"threads must be .* at least 1, not 0"):
         set_num_threads(0)
+    with pytest.raises(ValueError, match=r"num_worlds must be a whole number .* not 2\.5"):
+        hopper.default_state(2.5)
+    with pytest.raises(ValueError, match=r"threads must be a whole number .* not 2\.5"):
+        set_num_threads(2.5)
 
 
 def test_strides_do_not_matter(hopper):
@@ -307,6 +322,42 @@ def test_check_finite_names_the_substep_whose_integration_overflows():
     with pytest.raises(NonFiniteError) as caught:
         check_finite(model, state, torch.ones(1, 1), 2.0, 2)
     assert (caught.value.world, caught.value.substep, caught.value.dof) == (0, 0, "rail")
+
+
+def test_a_model_that_is_a_path_is_named(hopper):
+    with pytest.raises(TypeError, match=r"model must be a trot\.Model.*load_model.* not str"):
+        step("hopper.xml", hopper.default_state(3), torch.zeros(3, 3), 1 / 60)
+
+
+@pytest.mark.parametrize("entry, dof", [(1, "root.y"), (2, "root.z"), (3, "root.rx"), (6, "root.rx")])
+def test_check_finite_tells_the_coordinates_of_a_free_joint_apart(entry, dof):
+    ant = load_model(ROOT / "trot" / "envs" / "assets" / "ant.xml")
+    state = ant.default_state(2)
+    state.joint_q[1, entry] = NAN
+    with pytest.raises(NonFiniteError) as caught:
+        check_finite(ant, state, torch.zeros(2, 8), 1 / 60, 4)
+    assert (caught.value.world, caught.value.substep, caught.value.dof) == (1, None, dof)
+
+
+def test_parameters_of_a_robot_without_shapes():
+    """CartPole touches nothing: twice its masses and twice the force give the same motion, but for the armature."""
+    cartpole = load_model(ROOT / "trot" / "envs" / "assets" / "cartpole.xml")
+    state = State(torch.tensor([[0.3, 2.0]]), torch.tensor([[0.5, -1.0]]))
+    control = torch.full((1, 1), 0.4)
+    same = step(cartpole, state, control, 1 / 60, 4, Parameters())
+    assert torch.equal(same.joint_qd, step(cartpole, state, control, 1 / 60, 4).joint_qd)
+    mass = torch.tensor(cartpole.body_mass, dtype=torch.float32)
+    heavier = step(cartpole, state, control, 1 / 60, 4, Parameters(body_mass=2 * mass))
+    assert abs(heavier.joint_qd[0, 0]) < abs(same.joint_qd[0, 0])
+
+
+def test_second_derivatives_are_refused(hopper):
+    """A loss linear in the velocities would otherwise give a gradient without a graph: a penalty on it does nothing."""
+    arguments = valid(hopper)
+    control = arguments.pop("control").requires_grad_()
+    following = run(hopper, control=control, **arguments)
+    with pytest.raises(NotImplementedError, match="first derivatives only"):
+        torch.autograd.grad(following.joint_qd.sum(), control, create_graph=True)
 
 
 def test_a_state_that_is_none_is_named(hopper):

@@ -218,3 +218,15 @@ def test_random_robots_cover_every_joint_type():
         assert model.num_muscles == 2
         kinds |= set(model.joint_type)
     assert kinds == set(JointType)
+
+
+def test_a_file_of_another_kind_is_named(tmp_path):
+    path = tmp_path / "robot.json"
+    path.write_text("{}")
+    with pytest.raises(ModelError, match=r"robot\.json: .*\.xml or \.urdf"):
+        load_model(path)
+
+
+def test_an_empty_name_is_named():
+    with pytest.raises(FileNotFoundError, match="no robot file ''"):
+        load_model("")

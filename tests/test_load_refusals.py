@@ -24,7 +24,7 @@ REFUSED = {
         "'m' is in a disabled group",
     ),
     # Bodies and joints.
-    "mocap": (mjcf(world=f'{PLANE}<body name="hand" mocap="true"/>'), "'hand' is a mocap"),
+    "mocap": (mjcf(world=f'{PLANE}<body name="hand" mocap="true"><geom size="0.1"/></body>'), "'hand' is a mocap"),
     "gravcomp": (mjcf('<body name="balloon" gravcomp="1"><geom size="0.1"/></body>'), "'balloon' has gravcomp"),
     "flex": (
         mjcf(
@@ -66,7 +66,10 @@ REFUSED = {
     "condim 6": (mjcf(geom='<geom name="ball" size="0.1" condim="6"/>'), "'ball' has condim=6.*condim=\"3\""),
     "partial user": (mjcf(geom='<geom name="ball" size="0.1" user="2e4"/>'), "'ball' has 1 user.*all three"),
     "long user": (mjcf(geom='<geom name="ball" size="0.1" user="1 2 3 4"/>'), "'ball' has 4 user.*all three"),
-    "negative user": (mjcf(geom='<geom name="ball" size="0.1" user="1 -2 3"/>'), "'ball' has a negative"),
+    "negative user": (mjcf(geom='<geom name="ball" size="0.1" user="1 -2 3"/>'), "'ball' has user.*>= 0"),
+    "user nan": (mjcf(geom='<geom name="ball" size="0.1" user="nan 1 1"/>'), "'ball' has user.*finite"),
+    "user inf": (mjcf(geom='<geom name="ball" size="0.1" user="inf 1 1"/>'), "'ball' has user.*finite"),
+    "joint user inf": (mjcf(joint='<joint name="knee" user="inf"/>'), "'knee' has user"),
     "surface velocity": (
         mjcf(world='<geom type="plane" size="0 0 1" surfacevel="1 0 0 0 0 0"/>'),
         "surfacevel, which is not simulated",
@@ -183,6 +186,12 @@ IGNORED = {
     "drawn plane": mjcf(world=f'{PLANE}<geom type="plane" size="1 1 1" euler="1 0 0" contype="0" conaffinity="0"/>'),
     "drawn stone": mjcf(world=f'{PLANE}<geom size="0.1" contype="0" conaffinity="0"/>'),
     "inactive equality": mjcf(SECOND, top='<equality><joint joint1="knee" active="false"/></equality>'),
+    "equality switched off": mjcf(
+        SECOND, top='<option><flag equality="disable"/></option><equality><joint joint1="knee"/></equality>'
+    ),
+    "drawn mocap": mjcf(
+        world=f'{PLANE}<body mocap="true"><geom size="0.1" contype="0" conaffinity="0"/></body>',
+    ),
     "idle tendon": mjcf(tendon='<fixed><joint joint="knee" coef="1"/></fixed>'),
     "idle wrapping tendon": mjcf(tendon='<spatial><site site="post"/><geom geom="ball"/><site site="a"/></spatial>'),
     "friction of the plane": mjcf(world='<geom type="plane" size="0 0 1" friction="3" condim="6"/>'),

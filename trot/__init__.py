@@ -6,52 +6,42 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trot.sim.diagnose import check_finite
-    from trot.sim.errors import ModelError, NonFiniteError
-    from trot.sim.linearize import Linearization, linearize
-    from trot.sim.load import load_model
-    from trot.sim.manifold import retract
-    from trot.sim.model import Model
-    from trot.sim.parameters import Parameters
-    from trot.sim.state import State
-    from trot.sim.step import step
-    from trot.sim.threads import get_num_threads, set_num_threads
+    from trot.sim.diagnose import check_finite as check_finite
+    from trot.sim.errors import ModelError as ModelError
+    from trot.sim.errors import NonFiniteError as NonFiniteError
+    from trot.sim.linearize import Linearization as Linearization
+    from trot.sim.linearize import linearize as linearize
+    from trot.sim.load import load_model as load_model
+    from trot.sim.manifold import retract as retract
+    from trot.sim.model import Model as Model
+    from trot.sim.parameters import Parameters as Parameters
+    from trot.sim.state import State as State
+    from trot.sim.step import step as step
+    from trot.sim.threads import get_num_threads as get_num_threads
+    from trot.sim.threads import set_num_threads as set_num_threads
 
-__all__ = [
-    "Linearization",
-    "Model",
-    "ModelError",
-    "NonFiniteError",
-    "Parameters",
-    "State",
-    "check_finite",
-    "get_num_threads",
-    "linearize",
-    "load_model",
-    "retract",
-    "set_num_threads",
-    "step",
-]
-
+# PyTorch takes seconds to import; `trot --help` must not. So a name is fetched from its home when it is first used.
 _HOMES = {
-    "Linearization": "linearize",
-    "Model": "model",
-    "ModelError": "errors",
-    "NonFiniteError": "errors",
-    "Parameters": "parameters",
-    "State": "state",
-    "check_finite": "diagnose",
-    "get_num_threads": "threads",
-    "linearize": "linearize",
-    "load_model": "load",
-    "retract": "manifold",
-    "set_num_threads": "threads",
-    "step": "step",
+    "trot.sim.diagnose": ("check_finite",),
+    "trot.sim.errors": ("ModelError", "NonFiniteError"),
+    "trot.sim.linearize": ("Linearization", "linearize"),
+    "trot.sim.load": ("load_model",),
+    "trot.sim.manifold": ("retract",),
+    "trot.sim.model": ("Model",),
+    "trot.sim.parameters": ("Parameters",),
+    "trot.sim.state": ("State",),
+    "trot.sim.step": ("step",),
+    "trot.sim.threads": ("get_num_threads", "set_num_threads"),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    # PyTorch takes seconds to import; `trot --help` must not.
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'trot' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"trot.sim.{_HOMES[name]}"), name)
+    globals()[name] = found = getattr(importlib.import_module(_HOME_OF[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import tyro
 
-from trot.sim.errors import ModelError, NonFiniteError
+from trot.sim.errors import NonFiniteError
 
 DESCRIPTION = "Parallel differentiable simulation of articulated bodies. `trot --version` prints the version."
 
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         return COMMANDS[name](rest)
     except KeyboardInterrupt:
         return 130
-    except (FileNotFoundError, ModelError, NonFiniteError) as error:
+    except (FileNotFoundError, ValueError, NonFiniteError) as error:
         print(f"trot {name}: {_message(error)}", file=sys.stderr)
         return 2
 

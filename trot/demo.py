@@ -26,6 +26,8 @@ def run_demo(worlds: int = 64, steps: int = 32, iterations: int = 40, device: st
         iterations: Gradient steps.
         device: cpu or cuda.
     """
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError("PyTorch finds no CUDA device here. Leave out --device.")
     model = load_model(ANT)
     rows = check_gradients(model, CheckSettings(ANT, worlds=4))
     print(f"gradients against central differences: largest relative error {max(row.error for row in rows):.1e}")

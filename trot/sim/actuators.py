@@ -122,7 +122,8 @@ def _add_muscle(compiled: mujoco.MjModel, welds: Welds, actuator: int, gain: flo
     if compiled.tendon_actfrclimited[tendon]:
         raise ModelError(f"tendon '{tendon_name}' has actuatorfrcrange. Use the actuator's forcerange instead.")
     lower, upper = _control_range(compiled, actuator, gain)
-    if compiled.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_MUSCLE:
+    # An activation is a share of the peak force, unless the file says how far beyond it may go.
+    if np.isinf(upper) or compiled.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_MUSCLE:
         upper = min(upper, 1.0)
     _add_control(max(lower, 0.0), upper, result)
 

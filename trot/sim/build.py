@@ -1,10 +1,12 @@
 """From C++ headers and a Model to compiled kernels, through Warp: clang on the CPU, NVRTC on CUDA, cached on disk."""
 
+import contextlib
 import functools
 import hashlib
 import os
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,6 @@ from trot.sim.layout import Layout
 from trot.sim.native import MODULE_OPTIONS, define_kernels
 
 HEADERS = Path(__file__).parent / "kernels"
-
-# Warp's greeting and build messages are noise in a training run.
-wp.config.log_level = max(wp.config.log_level, wp.LOG_ERROR)
 
 SCALARS: dict[torch.dtype, Any] = {torch.float32: wp.float32, torch.float64: wp.float64}
 C_NAMES = {torch.float32: "float", torch.float64: "double"}
@@ -42,7 +41,6 @@ class Sizes:
     """What the host needs to know to allocate for a kernel."""
 
     worlds_per_block: int
-    lanes: int
     record: int
     """Real numbers kept per substep and block for the backward pass."""
     workspace: int
@@ -88,6 +86,17 @@ def source(layout: Layout, variant: Variant, header: str = "entry.h") -> str:
     return f"{profile}namespace trot {{\n{switches}{spatial}{layout.declarations()}{rest}}}  // namespace trot\n"
 
 
+@contextlib.contextmanager
+def _quiet_warp() -> Iterator[None]:
+    """Without Warp's greeting and build messages, which are noise in a training run."""
+    level = wp.config.log_level
+    wp.config.log_level = max(level, wp.LOG_ERROR)
+    try:
+        yield
+    finally:
+        wp.config.log_level = level
+
+
 @functools.cache
 def _start_warp() -> None:
     """Initialise Warp once. Where there is no GPU, it says so on stderr whatever its log level: hold that back."""
@@ -110,16 +119,17 @@ def _module_name(text: str) -> str:
     return f"trot_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def compile_kernels(layout: Layout, variant: Variant, device: torch.device) -> Kernels:
+def compile_kernels(layout: Layout, variant: Variant, device: torch.device, lanes: int) -> Kernels:
     """The kernels of a model for one device: compiled the first time, from Warp's cache after that."""
     text = source(layout, variant)
     name = _module_name(text + str(MODULE_OPTIONS))
-    lanes = 32 if device.type == "cuda" else 1
-    forward, backward, sizes = define_kernels(text, name, SCALARS[variant.dtype], lanes)
-    _start_warp()
-    warp_device = wp.device_from_torch(device)
-    block_dim = lanes if device.type == "cuda" else None
-    reported = torch.zeros(6, dtype=torch.int32, device=device)
-    wp.launch(sizes, dim=1, inputs=[reported.data_ptr()], device=warp_device, block_dim=block_dim)
-    wp.synchronize_device(warp_device)
+    with _quiet_warp():
+        _start_warp()
+        forward, backward, sizes = define_kernels(text, name, SCALARS[variant.dtype], lanes)
+        warp_device = wp.device_from_torch(device)
+        # Not zeros: PyTorch would write them on its own stream, perhaps after the kernel.
+        reported = torch.empty(5, dtype=torch.int32, device=device)
+        block_dim = lanes if device.type == "cuda" else None
+        wp.launch(sizes, dim=1, inputs=[reported.data_ptr()], device=warp_device, block_dim=block_dim)
+        wp.synchronize_device(warp_device)
     return Kernels(forward, backward, Sizes(*reported.tolist()))

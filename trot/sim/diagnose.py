@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trot.sim.errors import NonFiniteError
-from trot.sim.model import Model
+from trot.sim.model import JointType, Model
 from trot.sim.parameters import Parameters
 from trot.sim.state import State
 from trot.sim.step import Pass, check_inputs, prepare
@@ -26,8 +26,8 @@ def check_finite(
         bad_q = _by_dof(model, ~state.joint_q.isfinite())
         _raise_first(model, (bad_q | bad_qd).unsqueeze(0), None)
     packed, run = prepare(model, state, parameters)
-    ran = Pass(run, dt, substeps, True, state.joint_q, state.joint_qd, control, packed)
-    next_q, next_qd = ran.forward()
+    ran = Pass(run, dt, substeps, state.joint_q, state.joint_qd, control, packed)
+    next_q, next_qd = ran.forward(keep=True)
     if bool(State(next_q, next_qd).finite.all()):
         return
     assert ran.trajectory is not None
@@ -43,10 +43,12 @@ def check_finite(
 def _by_dof(model: Model, bad_q: Tensor) -> Tensor:
     """Which dofs have a bad coordinate; a bad quaternion counts for each of its three."""
     bad = torch.zeros(*bad_q.shape[:-1], model.num_dofs, dtype=torch.bool, device=bad_q.device)
-    q_ends = [*model.joint_q_start[1:], model.num_q]
-    dof_ends = [*model.joint_dof_start[1:], model.num_dofs]
-    for q, q_end, dof, dof_end in zip(model.joint_q_start, q_ends, model.joint_dof_start, dof_ends, strict=True):
-        bad[..., dof:dof_end] = bad_q[..., q:q_end].any(dim=-1, keepdim=True)
+    for kind, q, dof in zip(model.joint_type, model.joint_q_start, model.joint_dof_start, strict=True):
+        slides = {JointType.FREE: 3, JointType.BALL: 0}.get(JointType(kind), 1)
+        bad[..., dof : dof + slides] = bad_q[..., q : q + slides]
+        if kind in (JointType.FREE, JointType.BALL):
+            quaternion = bad_q[..., q + slides : q + slides + 4]
+            bad[..., dof + slides : dof + slides + 3] = quaternion.any(dim=-1, keepdim=True)
     return bad
 
 

@@ -17,6 +17,7 @@ from trot.sim.model import Model
 from trot.sim.threads import get_num_threads, run_together
 
 CUDA_LANES = 32
+"""Lanes that share one world there: a warp."""
 
 WORTH_A_THREAD = 230
 """Dofs times substeps times blocks below which handing work to another thread costs more than it saves."""
@@ -26,11 +27,12 @@ class Launcher:
     """The kernels of one model on one device, its constants there, and the scratch they work in."""
 
     def __init__(self, model: Model, variant: Variant, device: torch.device) -> None:
-        layout = kernel_layout(model, columns_per_entry=1 if device.type == "cuda" else 4)
+        self.lanes = CUDA_LANES if device.type == "cuda" else 1
+        layout = kernel_layout(model, self.lanes)
         self.device = device
         self.dtype = variant.dtype
         self.num_dofs = model.num_dofs
-        self.kernels: Kernels = compile_kernels(layout, variant, device)
+        self.kernels: Kernels = compile_kernels(layout, variant, device, self.lanes)
         self.warp_device = wp.device_from_torch(device)
         scalar = np.float32 if variant.dtype == torch.float32 else np.float64
         self.constants = torch.from_numpy(layout.pack(scalar)).to(device)
@@ -79,7 +81,7 @@ class Launcher:
         fits = self.constants.numel() + sizes.workspace <= sizes.shared
         scratch = torch.empty(0 if fits else num_blocks * sizes.workspace, dtype=torch.uint8, device=self.device)
         inputs = [self.constants.data_ptr(), scratch.data_ptr(), *arguments, 0]
-        self._command(kernel, 0, inputs, num_blocks * CUDA_LANES, CUDA_LANES).launch(stream=_warp_stream(self.device))
+        self._command(kernel, 0, inputs, num_blocks * self.lanes, self.lanes).launch(stream=_warp_stream(self.device))
 
     def _command(
         self, kernel: wp.Kernel, slot: int, inputs: list[Any], dim: int, block_dim: int | None
@@ -109,13 +111,17 @@ def _warp_stream(device: torch.device) -> wp.Stream:
     return _streams[key]
 
 
+_build_lock = threading.Lock()
 _launchers: weakref.WeakKeyDictionary[Model, dict[tuple[Variant, torch.device], Launcher]] = weakref.WeakKeyDictionary()
 
 
 def launcher(model: Model, variant: Variant, device: torch.device) -> Launcher:
     """The launcher of a model, made on first use."""
-    made = _launchers.setdefault(model, {})
     key = (variant, device)
-    if key not in made:
-        made[key] = Launcher(model, variant, device)
-    return made[key]
+    found = _launchers.get(model, {}).get(key)
+    if found is None:
+        # Warp compiles one thing at a time.
+        with _build_lock:
+            made = _launchers.setdefault(model, {})
+            found = made[key] = made.get(key) or Launcher(model, variant, device)
+    return found

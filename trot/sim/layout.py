@@ -171,11 +171,13 @@ def _levels(model: Model) -> NDArray[np.int32]:
     return level
 
 
-def _entry_tables(dofs: _Dofs, level: NDArray[np.int32], columns_per_entry: int) -> tuple[dict[str, int], list[Field]]:
+def _entry_tables(dofs: _Dofs, level: NDArray[np.int32], lanes: int) -> tuple[dict[str, int], list[Field]]:
     """The entries of the mass matrix in the order in which factorise() finishes them.
 
     A row holds the right-hand side, then one number per ancestor; an entry is columns_per_entry of these at a time.
     """
+    columns_per_entry = 4 if lanes == 1 else 1
+    rows_in_lanes = lanes > 1 and len(dofs.body) <= lanes
     turn = dofs.body_end[dofs.body] - 1 - np.arange(len(dofs.body))
     num_levels, max_body_dofs = int(level.max()) + 1, int((dofs.body_end - dofs.body_start).max())
     row_stride = -(-(1 + max(len(chain) for chain in dofs.chain)) // 4) * 4  # whole quads (kernels/lane_rows.h)
@@ -183,9 +185,10 @@ def _entry_tables(dofs: _Dofs, level: NDArray[np.int32], columns_per_entry: int)
     mass_entry: list[int] = []
     for dof, chain in enumerate(dofs.chain):
         cell = cells[level[dofs.body[dof]] * max_body_dofs + turn[dof]]
-        cell += [(dof, column) for column in range(0, 1 + len(chain), columns_per_entry)]
+        if not rows_in_lanes:
+            cell += [(dof, column) for column in range(0, 1 + len(chain), columns_per_entry)]
         mass_entry += [dof * row_stride + 1 + depth for depth in range(len(chain))]
-    entries = np.array([entry for cell in cells for entry in cell], np.int32)
+    entries = np.array([entry for cell in cells for entry in cell], np.int32).reshape(-1, 2)
     turn_start = _starts(np.array([len(cell) for cell in cells]))
     max_dofs = [max(turn[level[dofs.body] == k]) + 1 for k in range(num_levels)]
     sizes = {
@@ -193,6 +196,7 @@ def _entry_tables(dofs: _Dofs, level: NDArray[np.int32], columns_per_entry: int)
         "num_mass_entries": len(mass_entry),
         "max_body_dofs": max_body_dofs,
         "columns_per_entry": columns_per_entry,
+        "rows_in_lanes": int(rows_in_lanes),
         "row_stride": row_stride,
     }
     fields = [
@@ -335,20 +339,19 @@ def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]
     ]
 
 
-def kernel_layout(model: Model, columns_per_entry: int) -> Layout:
+def kernel_layout(model: Model, lanes: int) -> Layout:
     """Work out every size and table that the kernels of this model are compiled with or read.
 
-    columns_per_entry is how much of a mass-matrix row one lane takes at a time: one number where there are many lanes,
-    a few where there is one, since then they share what they read.
+    lanes is how many share one world. One lane takes a few columns of a mass-matrix row at a time, since they share
+    what they read. Many lanes take one column each; or, if there are enough, a row each, and need no list of entries.
     """
     dofs, level = _dofs(model), _levels(model)
     quat_q, quat_dof, balls = _quaternions(model)
-    entry_sizes, entry_fields = _entry_tables(dofs, level, columns_per_entry)
+    entry_sizes, entry_fields = _entry_tables(dofs, level, lanes)
     sizes = {
         "num_q": model.num_q,
         "num_dofs": model.num_dofs,
         "num_bodies": model.num_bodies,
-        "num_joints": model.num_joints,
         "num_levels": int(level.max()) + 1,
         "num_depths": max(len(chain) for chain in dofs.chain),
         **entry_sizes,

@@ -36,8 +36,8 @@ def linearize(
     """
     check_inputs(model, state, control, dt, substeps)
     packed, run = prepare(model, state, parameters)
-    ran = Pass(run, dt, substeps, True, state.joint_q, state.joint_qd, control, packed)
-    ran.forward()
+    ran = Pass(run, dt, substeps, state.joint_q, state.joint_qd, control, packed)
+    ran.forward(keep=True)
     worlds, dofs = state.num_worlds, model.num_dofs
     padded = run.num_blocks(worlds) * run.kernels.sizes.worlds_per_block
     directions = torch.eye(2 * dofs, dtype=run.dtype, device=run.device).repeat_interleave(padded, dim=0)

@@ -62,7 +62,9 @@ def _read(source: str | os.PathLike[str]) -> tuple[str, Path | None]:
         return source, None
     path = Path(source)
     if not path.is_file():
-        raise FileNotFoundError(f"no robot file {path}")
+        raise FileNotFoundError(f"no robot file '{source}'")
+    if path.suffix.lower() not in (".xml", ".urdf"):
+        raise ModelError(f"{path}: a robot file ends in .xml or .urdf. Rename it, or pass its text.")
     return path.read_text(encoding="utf-8", errors="replace"), path
 
 
@@ -180,7 +182,7 @@ def _limit_stiffness(compiled: mujoco.MjModel, joint: int, user: dict[int, Float
     numbers = user.get(joint, np.zeros(0))
     if not np.any(numbers):
         return LIMIT_STIFFNESS
-    if len(numbers) != 1 or numbers[0] < 0:
+    if len(numbers) != 1 or not 0 <= numbers[0] < np.inf:
         name = name_of(compiled, "joint", joint)
         raise ModelError(f"joint '{name}' has user={numbers.tolist()}. Give one number >= 0, the limit's stiffness.")
     return float(numbers[0])

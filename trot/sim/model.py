@@ -176,12 +176,19 @@ class Model:
             names += [name] if several is None else [f"{name}.{suffix}" for suffix in several]
         return tuple(names)
 
+    def sample_range(self) -> tuple[Floats, Floats]:
+        """A finite range of every control to draw from: its own, or two units of it where it is open."""
+        lower, upper = self.control_lower, self.control_upper
+        from_above = np.where(np.isfinite(upper), np.minimum(upper - 2, -1), -1.0)
+        lower = np.where(np.isfinite(lower), lower, from_above)
+        return lower, np.where(np.isfinite(upper), upper, np.maximum(lower + 2, 1))
+
     def default_state(
         self, num_worlds: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
     ) -> State:
         """Every world at the file's reference pose and at rest."""
-        if num_worlds < 1:
-            raise ValueError(f"num_worlds must be at least 1, not {num_worlds}")
+        if not isinstance(num_worlds, int) or num_worlds < 1:
+            raise ValueError(f"num_worlds must be a whole number of at least 1, not {num_worlds}")
         joint_q = torch.tensor(self.q_reference, device=device, dtype=dtype).repeat(num_worlds, 1)
         joint_qd = torch.zeros(num_worlds, self.num_dofs, device=device, dtype=dtype)
         return State(joint_q, joint_qd)

@@ -45,7 +45,7 @@ class Parameters:
             if field.name == "body_mass":
                 # A massless body has no inertia to scale.
                 value = torch.where(model_value > 0, value / model_value.clamp(min=1e-30), torch.ones_like(value))
-            rows.append(value.reshape(-1, len(model_value)))
+            rows.append(value if value.dim() == 2 else value.unsqueeze(0))
         count = max(row.shape[0] for row in rows)
         return torch.cat([row.expand(count, -1) for row in rows], dim=1).contiguous()
 

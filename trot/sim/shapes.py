@@ -166,8 +166,8 @@ def _constants(compiled: mujoco.MjModel, geom: int, user: Floats) -> tuple[float
             f"geom '{name}' has {len(user)} user numbers. Give all three, "
             'user="stiffness damping friction_stiffness", or none.'
         )
-    if np.any(user < 0):
-        raise ModelError(f"geom '{name}' has a negative contact constant in user={user.tolist()}. Give three >= 0.")
+    if not np.all(np.isfinite(user)) or np.any(user < 0):
+        raise ModelError(f"geom '{name}' has user={user.tolist()}. Give three finite contact constants >= 0.")
     return float(user[0]), float(user[1]), float(user[2]), friction
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from trot.sim.build import SCALARS, Variant
 from trot.sim.launch import Launcher, launcher
@@ -36,29 +36,39 @@ def step(
 def prepare(model: Model, state: State, parameters: Parameters | None) -> tuple[Tensor | None, Launcher]:
     """The parameters as the kernel reads them, and the kernels for this state's precision and device."""
     joint_q = state.joint_q
+    if not isinstance(parameters, Parameters | None):
+        raise TypeError(f"parameters must be a trot.Parameters, not {type(parameters).__name__}")
     packed = None if parameters is None else parameters.pack(model, state.num_worlds, joint_q)
     variant = Variant(joint_q.dtype, per_world_parameters=packed is not None, store_factor=joint_q.is_cuda)
     return packed, launcher(model, variant, joint_q.device)
 
 
+@dataclass
 class Pass:
     """One control step through the kernels: its input tensors, its results, and the trajectory between them."""
 
-    def __init__(
-        self, run: Launcher, dt: float, substeps: int, keep: bool,
-        joint_q: Tensor, joint_qd: Tensor, control: Tensor, parameter: Tensor | None,
-    ) -> None:  # fmt: skip
-        self.run, self.dt, self.substeps = run, dt, substeps
-        self.inputs = [joint_q.contiguous(), joint_qd.contiguous(), control.contiguous()]
-        self.parameter = parameter
-        self.num_worlds = joint_q.shape[0]
-        self.next_q, self.next_qd = torch.empty_like(self.inputs[0]), torch.empty_like(self.inputs[1])
-        self.trajectory = run.new_trajectory(self.num_worlds, substeps) if keep else None
+    run: Launcher
+    dt: float
+    substeps: int
+    joint_q: Tensor
+    joint_qd: Tensor
+    control: Tensor
+    parameter: Tensor | None
+    next_q: Tensor | None = None
+    trajectory: Tensor | None = None
 
-    def forward(self) -> tuple[Tensor, Tensor]:
-        """The next joint_q and joint_qd."""
-        self.run.forward(self._arguments(), self.run.num_blocks(self.num_worlds), self.substeps)
-        return self.next_q, self.next_qd
+    def __post_init__(self) -> None:
+        # Kernels get addresses: rows must lie one after the other.
+        self.joint_q, self.joint_qd = self.joint_q.contiguous(), self.joint_qd.contiguous()
+        self.control = self.control.contiguous()
+        self.num_worlds = self.joint_q.shape[0]
+
+    def forward(self, keep: bool) -> tuple[Tensor, Tensor]:
+        """The next joint_q and joint_qd. With `keep`, what the backward pass needs stays in self.trajectory."""
+        self.next_q, next_qd = torch.empty_like(self.joint_q), torch.empty_like(self.joint_qd)
+        self.trajectory = self.run.new_trajectory(self.num_worlds, self.substeps) if keep else None
+        self.run.forward(self._arguments(next_qd), self.run.num_blocks(self.num_worlds), self.substeps)
+        return self.next_q, next_qd
 
     def backward(self, next_q_bar: Tensor, next_qd_bar: Tensor, tangent: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Derivatives after the step to derivatives before it: joint_q, joint_qd, control, parameters.
@@ -66,28 +76,27 @@ class Pass:
         With `tangent`, those of joint_q have one number per dof, and there may be several rows per world: row
         k * padded + world, where padded is num_worlds rounded up to whole blocks.
         """
-        control = self.inputs[2]
         rows = next_qd_bar.shape[0]
         next_q_bar, next_qd_bar = next_q_bar.contiguous(), next_qd_bar.contiguous()
         joint_q_bar, joint_qd_bar = torch.empty_like(next_q_bar), torch.empty_like(next_qd_bar)
-        control_bar = control.new_empty(rows, control.shape[1])
-        parameter_bar = control.new_empty(rows, 0 if self.parameter is None else self.parameter.shape[1])
+        control_bar = next_qd_bar.new_empty(rows, self.control.shape[1])
+        parameter_bar = next_qd_bar.new_empty(rows, 0 if self.parameter is None else self.parameter.shape[1])
         addresses = [next_q_bar, next_qd_bar, joint_q_bar, joint_qd_bar, control_bar, parameter_bar]
         tail = [rows, self.run.num_blocks(self.num_worlds), int(tangent)]
-        arguments = [*self._arguments(), *(tensor.data_ptr() for tensor in addresses), *tail]
+        arguments = [*self._arguments(None), *(tensor.data_ptr() for tensor in addresses), *tail]
         self.run.backward(arguments, self.run.num_blocks(rows), self.substeps)
         return joint_q_bar, joint_qd_bar, control_bar, parameter_bar
 
-    def _arguments(self) -> list[Any]:
+    def _arguments(self, next_qd: Tensor | None) -> list[Any]:
         """As both kernels list them, from joint_q to dt."""
-        parameter = 0 if self.parameter is None else self.parameter.data_ptr()
+        inputs = (self.joint_q, self.joint_qd, self.control, self.parameter)
+        addresses = [_address(tensor) for tensor in (*inputs, self.next_q, next_qd, self.trajectory)]
         parameter_rows = 0 if self.parameter is None else self.parameter.shape[0]
-        trajectory = 0 if self.trajectory is None else self.trajectory.data_ptr()
-        substep_dt = self.dt / self.substeps
-        return [
-            *(tensor.data_ptr() for tensor in self.inputs), parameter, self.next_q.data_ptr(),
-            self.next_qd.data_ptr(), trajectory, self.num_worlds, parameter_rows, self.substeps, substep_dt,
-        ]  # fmt: skip
+        return [*addresses, self.num_worlds, parameter_rows, self.substeps, self.dt / self.substeps]
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 class _Step(torch.autograd.Function):
@@ -98,20 +107,22 @@ class _Step(torch.autograd.Function):
         ctx: Any, run: Launcher, dt: float, substeps: int, keep: bool,
         joint_q: Tensor, joint_qd: Tensor, control: Tensor, parameter: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        ran = Pass(run, dt, substeps, keep, joint_q, joint_qd, control, parameter)
-        next_q, next_qd = ran.forward()
+        ran = Pass(run, dt, substeps, joint_q, joint_qd, control, parameter)
+        next_q, next_qd = ran.forward(keep)
         if keep:
             ctx.call = (run, dt, substeps)
-            ctx.save_for_backward(*ran.inputs, parameter, next_q, ran.trajectory)
+            ctx.save_for_backward(ran.joint_q, ran.joint_qd, ran.control, parameter, next_q, ran.trajectory)
         return next_q, next_qd
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, next_q_bar: Tensor, next_qd_bar: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise NotImplementedError(
+                "trot.step has first derivatives only; create_graph=True would give second ones that miss the physics"
+            )
         joint_q, joint_qd, control, parameter, next_q, trajectory = ctx.saved_tensors
         run, dt, substeps = ctx.call
-        ran = Pass(run, dt, substeps, False, joint_q, joint_qd, control, parameter)
-        ran.next_q, ran.trajectory = next_q, trajectory
+        ran = Pass(run, dt, substeps, joint_q, joint_qd, control, parameter, next_q, trajectory)
         joint_q_bar, joint_qd_bar, control_bar, parameter_bar = ran.backward(next_q_bar, next_qd_bar, tangent=False)
         if parameter is None:
             return None, None, None, None, joint_q_bar, joint_qd_bar, control_bar, None
@@ -122,6 +133,8 @@ class _Step(torch.autograd.Function):
 
 def check_inputs(model: Model, state: State, control: Tensor, dt: float, substeps: int) -> None:
     """Say what is wrong with the arguments of a step, before any kernel runs."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be a trot.Model, as trot.load_model gives it, not {type(model).__name__}")
     if not isinstance(state, State):
         raise TypeError(f"state must be a trot.State, not {type(state).__name__}")
     if not isinstance(control, Tensor):
@@ -147,14 +160,14 @@ def check_inputs(model: Model, state: State, control: Tensor, dt: float, substep
     if worlds < 1:
         raise ValueError("there must be at least one world")
     if not isinstance(substeps, int) or substeps < 1:
-        raise ValueError(f"substeps must be a whole number of at least 1, not {substeps}")
-    if not 0 < dt < float("inf"):
-        raise ValueError(f"dt must be a positive number of seconds, not {dt}")
+        raise ValueError(f"substeps must be an int of at least 1, not {substeps!r}")
+    if not isinstance(dt, float | int) or not 0 < dt < float("inf"):
+        raise ValueError(f"dt must be a positive float, in seconds, not {dt!r}")
     _check_control_finite(control)
 
 
 def _check_control_finite(control: Tensor) -> None:
-    # Asking a GPU costs a wait, and a graph that is being captured cannot be asked: State.finite tells afterwards.
+    # Looking makes the host wait for the GPU; while a graph is captured it cannot look, and State.finite tells.
     if control.is_cuda and torch.cuda.is_current_stream_capturing():
         return
     # One bad number spoils the sum, and the sum is quick; only if it is spoilt look for the number.

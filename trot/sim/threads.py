@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 Job = Callable[[], None]
 
-_num_threads = os.cpu_count() or 1
+
+def _cores() -> int:
+    """The cores this process may use, where the system tells; else all there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_num_threads = _cores()
 _crew: _Crew | None = None
 _crew_lock = threading.Lock()
 
@@ -17,8 +26,8 @@ _crew_lock = threading.Lock()
 def set_num_threads(count: int) -> None:
     """How many CPU threads share the worlds of a step; all cores unless set. Results do not depend on it."""
     global _num_threads
-    if count < 1:
-        raise ValueError(f"the number of threads must be at least 1, not {count}")
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"the number of threads must be a whole number of at least 1, not {count}")
     _num_threads = count
 
 
@@ -30,32 +39,60 @@ def get_num_threads() -> int:
 class _Crew:
     """Threads with one inbox each. A thread pool's futures cost more than a small robot's step."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self) -> None:
         self.pid = os.getpid()
-        self.inboxes: list[SimpleQueue[tuple[Job, SimpleQueue[BaseException | None]]]] = []
-        for _ in range(count):
-            inbox: SimpleQueue[tuple[Job, SimpleQueue[BaseException | None]]] = SimpleQueue()
+        self.inboxes: list[SimpleQueue[tuple[Job, _Outcomes]]] = []
+
+    def grow(self, count: int) -> None:
+        while len(self.inboxes) < count:
+            inbox: SimpleQueue[tuple[Job, _Outcomes]] = SimpleQueue()
             threading.Thread(target=_serve, args=(inbox,), name="trot", daemon=True).start()
             self.inboxes.append(inbox)
 
 
-def _serve(inbox: SimpleQueue[tuple[Job, SimpleQueue[BaseException | None]]]) -> None:
+class _Outcomes:
+    """How the jobs of one call ended: an error or None each."""
+
+    def __init__(self) -> None:
+        self.ended: list[BaseException | None] = []
+        self.news: SimpleQueue[None] = SimpleQueue()
+
+    def add(self, error: BaseException | None) -> None:
+        self.ended.append(error)
+        self.news.put(None)
+
+    def wait(self, count: int) -> KeyboardInterrupt | None:
+        """Wait for so many jobs, whatever happens; a Ctrl-C meanwhile is returned."""
+        interrupt = None
+        while True:
+            try:
+                while len(self.ended) < count:
+                    # Ctrl-C may swallow a piece of news on its way, so look at the list again now and then.
+                    with contextlib.suppress(Empty):
+                        self.news.get(timeout=0.1)
+                return interrupt
+            except KeyboardInterrupt as error:
+                interrupt = error
+
+
+def _serve(inbox: SimpleQueue[tuple[Job, _Outcomes]]) -> None:
     while True:
-        job, done = inbox.get()
+        job, outcomes = inbox.get()
         try:
             job()
         except BaseException as error:
-            done.put(error)
+            outcomes.add(error)
         else:
-            done.put(None)
+            outcomes.add(None)
 
 
 def _crew_of(count: int) -> _Crew:
     global _crew
     with _crew_lock:
         # A forked process inherits the object but not the threads.
-        if _crew is None or len(_crew.inboxes) < count or _crew.pid != os.getpid():
-            _crew = _Crew(count)
+        if _crew is None or _crew.pid != os.getpid():
+            _crew = _Crew()
+        _crew.grow(count)
         return _crew
 
 
@@ -65,13 +102,16 @@ def run_together(jobs: list[Job]) -> None:
     if not others:
         first()
         return
-    done: SimpleQueue[BaseException | None] = SimpleQueue()
+    outcomes = _Outcomes()
     for inbox, job in zip(_crew_of(len(others)).inboxes, others, strict=False):
-        inbox.put((job, done))
+        inbox.put((job, outcomes))
     try:
         first()
     finally:
-        # Wait in every case: the jobs write into memory that the caller owns.
-        errors = [error for error in (done.get() for _ in others) if error is not None]
-    if errors:
-        raise errors[0]
+        # Also after a Ctrl-C: the jobs write into memory that the caller owns.
+        interrupt = outcomes.wait(len(others))
+    if interrupt is not None:
+        raise interrupt
+    for error in outcomes.ended:
+        if error is not None:
+            raise error

@@ -58,10 +58,16 @@ def _in_options(compiled: mujoco.MjModel) -> Iterator[str]:
 def _in_bodies(compiled: mujoco.MjModel) -> Iterator[str]:
     for body in range(compiled.nbody):
         name = name_of(compiled, "body", body)
-        if compiled.body_mocapid[body] >= 0:
+        if compiled.body_mocapid[body] >= 0 and _can_touch(compiled, body):
             yield f"body '{name}' is a mocap body, moved from outside. Remove mocap, or give the body a joint."
         if compiled.body_gravcomp[body] != 0:
             yield f"body '{name}' has gravcomp, which is not simulated. Remove it, or switch off gravity."
+
+
+def _can_touch(compiled: mujoco.MjModel, body: int) -> bool:
+    """Whether anything of the body is more than drawn."""
+    geoms = compiled.geom_bodyid == body
+    return bool(np.any(compiled.geom_contype[geoms] | compiled.geom_conaffinity[geoms]))
 
 
 def _in_joints(compiled: mujoco.MjModel) -> Iterator[str]:
@@ -94,8 +100,9 @@ def _in_tendons(compiled: mujoco.MjModel) -> Iterator[str]:
 
 
 def _in_constraints(compiled: mujoco.MjModel) -> Iterator[str]:
+    equalities = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_EQUALITY)
     for equality in range(compiled.neq):
-        if compiled.eq_active0[equality]:
+        if equalities and compiled.eq_active0[equality]:
             kind = mujoco.mjtEq(compiled.eq_type[equality]).name.removeprefix("mjEQ_").lower()
             name = name_of(compiled, "equality", equality)
             yield (

@@ -11,7 +11,7 @@ struct BackwardWorkspace { World world; Adjoint adjoint; };
 INLINE const Model& shared_model(const Model* source, int lane) {
     constexpr bool fits = sizeof(Model) + sizeof(BackwardWorkspace) <= SHARED_BYTES;
     constexpr int num_words = sizeof(Model) / sizeof(int);
-    __shared__ int words[fits ? num_words : 1];
+    __shared__ alignas(16) int words[fits ? num_words : 1];
     if (!fits) return *source;
     FOR_LANES(k, num_words) words[k] = reinterpret_cast<const int*>(source)[k];
     return *reinterpret_cast<const Model*>(words);
@@ -49,9 +49,8 @@ INLINE void run_backward(const Model* source, char* scratch, const Tensors& tens
 // What the host must allocate.
 INLINE void report_sizes(int* sizes) {
     sizes[0] = WORLDS_PER_BLOCK;
-    sizes[1] = LANES;
-    sizes[2] = record_size;
-    sizes[3] = sizeof(BackwardWorkspace);
-    sizes[4] = SHARED_BYTES;
-    sizes[5] = NUM_STAGES;
+    sizes[1] = record_size;
+    sizes[2] = sizeof(BackwardWorkspace);
+    sizes[3] = SHARED_BYTES;
+    sizes[4] = NUM_STAGES;
 }

@@ -9,7 +9,7 @@ INLINE void shift_earlier_anchors(World& world, int first_dof, int end_dof, Vec3
     for (int dof = first_dof; dof < end_dof; ++dof) world.joint_axis[dof].linear -= moved;
 }
 
-// Pose of a body in its parent's frame. Until joint_axes() runs, joint_axis[dof] holds (axis, anchor as seen from the
+// Pose of a body in its parent's frame. Until place_axis() runs, joint_axis[dof] holds (axis, anchor as seen from the
 // body's origin), both in the parent's axes.
 INLINE void place_in_parent(World& world, const Model& model, int body) {
     Mat3 rot = mat3(model.body_rotation[body]);

@@ -4,8 +4,6 @@
 #pragma once
 #include "mass_matrix.h"
 
-constexpr bool rows_in_lanes = LANES > 1 && num_dofs <= LANES;
-
 // Four numbers that move in one instruction.
 struct alignas(quad_alignment) Quad { Real number[4]; };
 constexpr int row_quads = row_stride / 4;

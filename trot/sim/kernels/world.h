@@ -41,7 +41,7 @@ struct World {
 
     // mass_matrix.h
     Inertia composite_inertia[num_bodies];
-    Force composite_force[num_dofs];
+    Force composite_force[rows_in_lanes ? 1 : num_dofs];
     alignas(quad_alignment) Real mass_matrix[num_dofs * row_stride];  // with the right-hand side; then its factor
     Real inverse_diagonal[num_dofs];
 };
