@@ -25,6 +25,7 @@ from bench.robots import ANT, CONTROL_STEPS, HUMANOID, ROBOTS, Robot
 from bench.stages import kept_memory, measure_stages
 from bench.start import measure_start
 from bench.window import Place, Timing, Window, measure
+from trot.sim.build import start_warp
 from trot.sim.load import load_model
 from trot.sim.model import Model
 
@@ -89,6 +90,7 @@ def run_bench(settings: BenchSettings) -> None:
 
 
 def _places(settings: BenchSettings) -> Iterator[Place]:
+    start_warp()
     if settings.cpu and wp.is_cpu_available():
         cpu, cores = torch.device("cpu"), os.cpu_count() or 1
         yield Place(ONE_CORE, cpu)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import warp as wp
 
-from trot.sim.layout import Layout
+from trot.sim.cpp_struct import Layout
 from trot.sim.native import MODULE_OPTIONS, define_kernels
 
 HEADERS = Path(__file__).parent / "kernels"
@@ -98,11 +98,16 @@ def _quiet_warp() -> Iterator[None]:
 
 
 @functools.cache
-def _start_warp() -> None:
+def start_warp() -> None:
     """Initialise Warp once. Where there is no GPU, it says so on stderr whatever its log level: hold that back."""
-    if torch.cuda.is_available():
-        wp.init()  # type: ignore[no-untyped-call]
-        return
+    with _quiet_warp():
+        if torch.cuda.is_available():
+            wp.init()  # type: ignore[no-untyped-call]
+        else:
+            _init_without_stderr()
+
+
+def _init_without_stderr() -> None:
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -123,8 +128,8 @@ def compile_kernels(layout: Layout, variant: Variant, device: torch.device, lane
     """The kernels of a model for one device: compiled the first time, from Warp's cache after that."""
     text = source(layout, variant)
     name = _module_name(text + str(MODULE_OPTIONS))
+    start_warp()
     with _quiet_warp():
-        _start_warp()
         forward, backward, sizes = define_kernels(text, name, SCALARS[variant.dtype], lanes)
         warp_device = wp.device_from_torch(device)
         # Not zeros: PyTorch would write them on its own stream, perhaps after the kernel.
