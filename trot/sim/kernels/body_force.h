@@ -4,6 +4,7 @@
 #pragma once
 #include "contact.h"
 #include "muscle.h"
+#include "tree.h"
 
 STAGE void body_forces(World& world, const Model& model, int lane) {
     if (num_segments > 0) muscles(world, model, lane);
@@ -51,4 +52,9 @@ STAGE void body_forces_adjoint(World& world, Adjoint& adjoint, const Model& mode
         subtract_muscle_forces(world, model, lane);
         subtract_muscle_pose_bars(adjoint, model, lane);
     }
+}
+
+// Afterwards body_force[body] is what everything beyond the body's joints needs.
+INLINE void body_forces_to_root(World& world, const Model& model, int lane) {
+    leaves_to_root<6>(model, lane, numbers(world.body_force));
 }

@@ -58,7 +58,8 @@ INLINE ContactAdjoint contact_force_adjoint(const ContactParameters& p, Real dep
 struct ContactPoint { Vec3 centre, touching; Real depth; };
 
 INLINE Real contact_depth(const World& world, const Model& model, int body, int point) {
-    const Real height = dot(world.body_rotation[body].row[2], model.point_position[point]) + world.body_position[body].z;
+    const Vec3 up = world.body_rotation[body].row[2];  // the row that gives z
+    const Real height = dot(up, model.point_position[point]) + world.body_position[body].z;
     return model.ground[0] + model.point_radius[point] - (world.origin.z + height);
 }
 INLINE ContactPoint contact_point(const World& world, const Model& model, int body, int point, Real depth) {
@@ -84,8 +85,8 @@ INLINE Force ground_force(const World& world, const Model& model, int body) {
 }
 
 // Derivative of dot(body_lambda, ground_force): adds to velocity_bar and pose_bar, returns ground_force itself.
-INLINE Force ground_force_adjoint(const World& world, Adjoint& adjoint, const Model& model, int body, Force& velocity_bar,
-                                  Force& pose_bar) {
+INLINE Force ground_force_adjoint(const World& world, Adjoint& adjoint, const Model& model, int body,
+                                  Force& velocity_bar, Force& pose_bar) {
     Force sum = zero_force();
     const Motion velocity = world.body_velocity[body], lambda = adjoint.body_lambda[body];
     for (int point = model.body_point_start[body]; point < model.body_point_start[body + 1]; ++point) {

@@ -38,8 +38,8 @@ INLINE void run_forward(const Model* source, char* scratch, const Tensors& tenso
     step_forward(world, model, lane, tensors, block, num_blocks, cycles);
 }
 
-INLINE void run_backward(const Model* source, char* scratch, const Tensors& tensors, const Cotangents& cotangents, int block,
-                         int lane, long long* cycles) {
+INLINE void run_backward(const Model* source, char* scratch, const Tensors& tensors, const Cotangents& cotangents,
+                         int block, int lane, long long* cycles) {
     const Model& model = shared_model(source, lane);
     BackwardWorkspace& space = workspace<BackwardWorkspace>(scratch, block);
     barrier();

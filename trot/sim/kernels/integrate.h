@@ -13,7 +13,8 @@ STAGE void integrate(World& world, const Model& model, int lane, Scalar dt) {
     FOR_LANES(quat, num_quats) {
         const int dof = model.quat_dof[quat];
         Real* q = world.joint_q + model.quat_q[quat];
-        const Vec3 half = vec3(world.joint_qd[dof], world.joint_qd[dof + 1], world.joint_qd[dof + 2]) * real(dt * Scalar(0.5));
+        const Vec3 omega = vec3(world.joint_qd[dof], world.joint_qd[dof + 1], world.joint_qd[dof + 2]);
+        const Vec3 half = omega * real(dt * Scalar(0.5));
         const Real angle = square_root(dot(half, half) + Scalar(1e-30));
         Quat turn;
         Real sine;

@@ -18,7 +18,7 @@ INLINE Force from_this_joint_on(Force of_body, const Force* of_dof, const Model&
 }
 
 STAGE void sweep_to_root(World& world, Adjoint& adjoint, const Model& model, int lane) {
-    leaves_to_root<6>(model, lane, numbers(world.body_force));
+    body_forces_to_root(world, model, lane);
     leaves_to_root<6>(model, lane, numbers(adjoint.acceleration_bar));
 
     // joint_axis_rate = velocity x axis, so an acceleration of the subtree depends on the velocity of the axis.
@@ -43,7 +43,8 @@ STAGE void sweep_to_root(World& world, Adjoint& adjoint, const Model& model, int
         } else {
             const Motion velocity = velocity_of_axis(world, model, dof);
             const Force axis_bar = (velocity_bar - cross(velocity, acceleration_bar)) * world.joint_qd[dof]
-                                   + acceleration_bar * world.joint_qdd[dof] + world.body_force[body] * adjoint.lambda[dof];
+                                   + acceleration_bar * world.joint_qdd[dof]
+                                   + world.body_force[body] * adjoint.lambda[dof];
             adjoint.dof_pose_bar[dof] = cross(axis, axis_bar);
         }
     }

@@ -62,7 +62,8 @@ INLINE Vec3 ball_force_adjoint(const Model& model, const Real* quat, int ball, V
 STAGE void joint_forces(World& world, const Model& model, int lane) {
     FOR_LANES(dof, num_dofs) {
         Real joint_force = motor_force(world, model, dof) - world.joint_qd[dof] * model.dof_damping[dof];
-        if (model.dof_is_simple[dof]) joint_force += spring_and_limit_force(model, dof, world.joint_q[model.dof_q[dof]]);
+        if (model.dof_is_simple[dof])
+            joint_force += spring_and_limit_force(model, dof, world.joint_q[model.dof_q[dof]]);
         const Real bias = dot(world.joint_axis[dof], world.body_force[model.dof_body[dof]]);
         world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE] = joint_force - bias;
     }

@@ -1,6 +1,7 @@
 // Forward kinematics: where every body is, along which axes every dof moves it, its inertia there.
 // It has no adjoint of its own: moving dof j carries its whole subtree by the Motion joint_axis[j], so the derivative
-// of any quantity with respect to poses is collected as a Force (pose_bar) and paired with that axis (inverse_dynamics.h).
+// of any quantity with respect to poses is collected as a Force (pose_bar) and paired with that axis
+// (inverse_dynamics.h).
 #pragma once
 #include "parameters.h"
 
@@ -101,8 +102,10 @@ INLINE void place_inertia(World& world, const Model& model, int body) {
     const Vec3 com = rot * model.body_com[body] + world.body_position[body];
     const Scalar mass = model.body_mass[body];
     Mat3 turned;  // rot * central
-    for (int i = 0; i < 3; ++i)
-        turned.row[i] = vec3(dot(rot.row[i], central.row[0]), dot(rot.row[i], central.row[1]), dot(rot.row[i], central.row[2]));
+    for (int i = 0; i < 3; ++i) {
+        const Vec3 row = rot.row[i];
+        turned.row[i] = vec3(dot(row, central.row[0]), dot(row, central.row[1]), dot(row, central.row[2]));
+    }
     const Vec3 moment = com * real(mass);
     Inertia result;
     result.mass = real(mass);

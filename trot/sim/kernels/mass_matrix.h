@@ -101,7 +101,8 @@ STAGE void solve_to_leaves(World& world, const Model& model, int lane, Real* sol
                 const int* chain = model.chain + model.dof_chain_start[dof];
                 const Real* row = world.mass_matrix + dof * row_stride;
                 Real x = row[RIGHT_HAND_SIDE];
-                for (int depth = 0; depth < model.dof_depth[dof]; ++depth) x -= row[column_of(depth)] * solution[chain[depth]];
+                for (int depth = 0; depth < model.dof_depth[dof]; ++depth)
+                    x -= row[column_of(depth)] * solution[chain[depth]];
                 solution[dof] = x * world.inverse_diagonal[dof];
             }
             barrier();

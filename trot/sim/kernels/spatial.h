@@ -1,5 +1,5 @@
 // Vectors, rotations and spatial (six-dimensional) vectors, in world axes unless a name says otherwise.
-// A Motion is (angular velocity, velocity of the reference point); a Force is (moment about the reference point, force).
+// A Motion is (angular velocity, velocity of the reference point); a Force is (moment about that point, force).
 #pragma once
 #include "real.h"
 
@@ -20,7 +20,9 @@ INLINE void operator+=(Vec3& a, Vec3 b) { a = a + b; }
 INLINE void operator-=(Vec3& a, Vec3 b) { a = a - b; }
 INLINE Real dot(Vec3 a, Vec3 b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
 INLINE Vec3 cross(Vec3 a, Vec3 b) { return vec3(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x); }
-INLINE Vec3 select(Mask m, Vec3 a, Vec3 b) { return vec3(select(m, a.x, b.x), select(m, a.y, b.y), select(m, a.z, b.z)); }
+INLINE Vec3 select(Mask m, Vec3 a, Vec3 b) {
+    return vec3(select(m, a.x, b.x), select(m, a.y, b.y), select(m, a.z, b.z));
+}
 
 struct Mat3 { Vec3 row[3]; };
 
