@@ -22,6 +22,9 @@ from trot.sim.step import step
 DIFFERENCE = 1e-5
 """Step of the central differences; two of them, at this and at half of it, give a fourth-order estimate."""
 
+SMALLEST_PARAMETER = 0.01
+"""Parameters below this are differenced with the step of this one, lest rounding drown the difference."""
+
 
 @dataclass
 class CheckSettings:
@@ -97,7 +100,7 @@ def check_gradients(model: Model, settings: CheckSettings) -> list[Row]:
 
     def loss(values: Inputs) -> Tensor:
         now = State(values["joint_q"], values["joint_qd"])
-        parameters = Parameters(**{name: values[name] for name in _parameter_names() if name in values})
+        parameters = Parameters(**{name: values[name] for name in _parameter_names()})
         for _ in range(settings.steps):
             now = step(model, now, values["control"], settings.dt, settings.substeps, parameters)
         return (now.joint_q * weight_q).sum(dim=1) + (now.joint_qd * weight_qd).sum(dim=1)
@@ -148,7 +151,7 @@ def _inputs(model: Model, state: State, control: Tensor) -> Inputs:
     inputs = {"joint_q": state.joint_q, "joint_qd": state.joint_qd, "control": control}
     for name, values in zip(_parameter_names(), own, strict=True):
         # A difference needs room on both sides, and no parameter may be negative.
-        room = torch.tensor(values).clamp(min=4 * DIFFERENCE)
+        room = torch.tensor(values).clamp(min=2 * DIFFERENCE * SMALLEST_PARAMETER)
         inputs[name] = room.repeat(state.num_worlds, 1)
     return inputs
 
@@ -186,7 +189,7 @@ def _differences(model: Model, name: str, loss: Loss, inputs: Inputs, count: int
     for k in range(count):
         value = inputs[name]
         # Masses and stiffnesses span many orders of magnitude: there the step is relative.
-        size = h * float(value[:, k].abs().max()) if name in _parameter_names() else h
+        size = h * max(float(value[:, k].max()), SMALLEST_PARAMETER) if name in _parameter_names() else h
         offset = torch.zeros(len(value), count, dtype=torch.float64)
         offset[:, k] = size
         move = partial(retract, model) if name == "joint_q" else torch.add
