@@ -242,6 +242,8 @@ def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]
     rest = model.q_spring[np.where(simple, dofs.q, 0)] * simple
     ball_rest = np.array([model.q_spring[model.joint_q_start[j] :][:4] for j in balls]).reshape(-1, 4)
     largest = np.minimum(model.joint_upper[balls], np.pi)
+    # Half a turn is the farthest there is: without a limit, rounding must not find anything beyond it.
+    limit_stiffness = np.where(np.isfinite(model.joint_upper[balls]), model.joint_limit_stiffness[balls], 0.0)
     ground = -UNBOUNDED if model.ground_height is None else model.ground_height
     return [
         Field("gravity", model.gravity, "m/s^2"),
@@ -264,7 +266,7 @@ def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]
         Field("ball_stiffness", model.joint_stiffness[balls], "N m/rad"),
         Field("ball_rest", ball_rest.ravel(), "quaternion at which the spring rests"),
         Field("ball_largest_chord", 2 * np.sin(largest / 2), "2 sin(largest angle / 2)"),
-        Field("ball_limit_stiffness", model.joint_limit_stiffness[balls], "N m/rad"),
+        Field("ball_limit_stiffness", limit_stiffness, "N m/rad"),
         Field("shape_stiffness", model.shape_stiffness, "N/m"),
         Field("shape_damping", model.shape_damping, "N s/m^2"),
         Field("shape_friction_stiffness", model.shape_friction_stiffness, "N s/m"),
