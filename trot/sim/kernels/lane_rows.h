@@ -40,9 +40,10 @@ INLINE void eliminate_in_lanes(World& world, LaneRow& row, const Model& model, i
         barrier();
         UNROLL for (int k = by_depth.start[depth]; k < by_depth.start[depth + 1]; ++k) {
             const int outer = by_depth.dof[k];
+            // A dof that does not carry the outer one has no column in its row, and nothing written there.
             const bool carries = dof < outer && outer < end;
-            const Real coupling = world.mass_matrix[outer * row_stride + column_of(own_depth)];
-            const Real share = carries ? coupling * world.inverse_diagonal[outer] : zero();
+            const Real coupling = carries ? world.mass_matrix[outer * row_stride + column_of(own_depth)] : zero();
+            const Real share = coupling * world.inverse_diagonal[outer];
             UNROLL for (int i = 0; i < quads; ++i) {
                 const Quad shown = shown_row(world, outer)[i];
                 UNROLL for (int n = 0; n < 4; ++n) row.quad[i].number[n] -= share * shown.number[n];
