@@ -37,7 +37,7 @@ def run_stages(
     widths = tuple((name, value.shape[1]) for name, value in arrays.items())
     layout = kernel_layout(model, LANES)
     variant = Variant(dtype, per_world_parameters=per_world_parameters)
-    text = source(layout, variant, "entry.h")
+    text = source(layout, variant)
     kernel = _kernel(text, _body(code, widths, tuple(outputs.items())))
     packed_in = torch.tensor(np.concatenate(list(arrays.values()), axis=1), dtype=dtype)
     packed_out = torch.full((num_worlds, max(sum(outputs.values()), 1)), float("nan"), dtype=dtype)

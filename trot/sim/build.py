@@ -72,7 +72,7 @@ def read_headers(name: str, seen: set[str] | None = None) -> str:
     return re.sub(r'#include "([\w.]+)"\n', lambda match: read_headers(match.group(1), seen), text)
 
 
-def source(layout: Layout, variant: Variant, header: str = "entry.h") -> str:
+def source(layout: Layout, variant: Variant) -> str:
     """The complete C++ source for one model and variant, inside namespace trot."""
     switches = (
         f"using Scalar = {C_NAMES[variant.dtype]};\n"
@@ -81,7 +81,7 @@ def source(layout: Layout, variant: Variant, header: str = "entry.h") -> str:
     )
     seen: set[str] = set()
     spatial = read_headers("spatial.h", seen)
-    rest = read_headers(header, seen)
+    rest = read_headers("entry.h", seen)
     profile = "#define PROFILE\n" if variant.profile else ""
     return f"{profile}namespace trot {{\n{switches}{spatial}{layout.declarations()}{rest}}}  // namespace trot\n"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from trot.sim.diagnose import check_finite
 from trot.sim.load import load_model
 from trot.sim.manifold import retract, tangent_gradient
 from trot.sim.model import Model
-from trot.sim.parameters import Parameters
+from trot.sim.parameters import Parameters, own_parameters
 from trot.sim.state import State
 from trot.sim.step import step
 
@@ -100,7 +100,7 @@ def check_gradients(model: Model, settings: CheckSettings) -> list[Row]:
 
     def loss(values: Inputs) -> Tensor:
         now = State(values["joint_q"], values["joint_qd"])
-        parameters = Parameters(**{name: values[name] for name in _parameter_names()})
+        parameters = Parameters(**{name: values[name] for name in own_parameters(model)})
         for _ in range(settings.steps):
             now = step(model, now, values["control"], settings.dt, settings.substeps, parameters)
         return (now.joint_q * weight_q).sum(dim=1) + (now.joint_qd * weight_qd).sum(dim=1)
@@ -141,15 +141,9 @@ def _random_control(model: Model, worlds: int, generator: torch.Generator) -> Te
     return lower + share * (upper - lower)
 
 
-def _parameter_names() -> list[str]:
-    return [field.name for field in fields(Parameters)]
-
-
 def _inputs(model: Model, state: State, control: Tensor) -> Inputs:
-    shape = (model.shape_stiffness, model.shape_damping, model.shape_friction_stiffness, model.shape_friction)
-    own = (model.body_mass, *shape)
     inputs = {"joint_q": state.joint_q, "joint_qd": state.joint_qd, "control": control}
-    for name, values in zip(_parameter_names(), own, strict=True):
+    for name, values in own_parameters(model).items():
         # A difference needs room on both sides, and no parameter may be negative.
         room = torch.tensor(values).clamp(min=2 * DIFFERENCE * SMALLEST_PARAMETER)
         inputs[name] = room.repeat(state.num_worlds, 1)
@@ -158,7 +152,7 @@ def _inputs(model: Model, state: State, control: Tensor) -> Inputs:
 
 def _coordinate_names(model: Model) -> dict[str, tuple[str, ...]]:
     names = {"joint_q": model.dof_name, "joint_qd": model.dof_name, "control": model.actuator_name}
-    shapes = {name: model.shape_name for name in _parameter_names()}
+    shapes = {name: model.shape_name for name in own_parameters(model)}
     return {**shapes, **names, "body_mass": model.body_name}
 
 
@@ -189,7 +183,7 @@ def _differences(model: Model, name: str, loss: Loss, inputs: Inputs, count: int
     for k in range(count):
         value = inputs[name]
         # Masses and stiffnesses span many orders of magnitude: there the step is relative.
-        size = h * max(float(value[:, k].max()), SMALLEST_PARAMETER) if name in _parameter_names() else h
+        size = h * max(float(value[:, k].max()), SMALLEST_PARAMETER) if name in own_parameters(model) else h
         offset = torch.zeros(len(value), count, dtype=torch.float64)
         offset[:, k] = size
         move = partial(retract, model) if name == "joint_q" else torch.add

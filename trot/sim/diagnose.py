@@ -24,7 +24,7 @@ def check_finite(
     if not bool(state.finite.all()):
         bad_qd = ~state.joint_qd.isfinite()
         bad_q = _by_dof(model, ~state.joint_q.isfinite())
-        _raise_first(model, (bad_q | bad_qd).unsqueeze(0), None)
+        _raise_first(model, (bad_q | bad_qd).unsqueeze(0), before=True)
     packed, run = prepare(model, state, parameters)
     ran = Pass(run, dt, substeps, state.joint_q, state.joint_qd, control, packed)
     next_q, next_qd = ran.forward(keep=True)
@@ -37,23 +37,23 @@ def check_finite(
     after_q = torch.cat([records[1:, :, : model.num_q], next_q.unsqueeze(0)])
     after_qd = torch.cat([records[1:, :, model.num_q : model.num_q + model.num_dofs], next_qd.unsqueeze(0)])
     bad = ~after_qd.isfinite() | _by_dof(model, ~after_q.isfinite())
-    _raise_first(model, bad, 0)
+    _raise_first(model, bad, before=False)
 
 
 def _by_dof(model: Model, bad_q: Tensor) -> Tensor:
     """Which dofs have a bad coordinate; a bad quaternion counts for each of its three."""
     bad = torch.zeros(*bad_q.shape[:-1], model.num_dofs, dtype=torch.bool, device=bad_q.device)
     for kind, q, dof in zip(model.joint_type, model.joint_q_start, model.joint_dof_start, strict=True):
-        slides = {JointType.FREE: 3, JointType.BALL: 0}.get(JointType(kind), 1)
-        bad[..., dof : dof + slides] = bad_q[..., q : q + slides]
-        if kind in (JointType.FREE, JointType.BALL):
-            quaternion = bad_q[..., q + slides : q + slides + 4]
-            bad[..., dof + slides : dof + slides + 3] = quaternion.any(dim=-1, keepdim=True)
+        plain = JointType(kind).num_plain
+        bad[..., dof : dof + plain] = bad_q[..., q : q + plain]
+        if JointType(kind).has_quaternion:
+            quaternion = bad_q[..., q + plain : q + plain + 4]
+            bad[..., dof + plain : dof + plain + 3] = quaternion.any(dim=-1, keepdim=True)
     return bad
 
 
-def _raise_first(model: Model, bad: Tensor, first_substep: int | None) -> None:
-    """Bad is (substeps, worlds, dofs): the earliest substep counts, then the lowest world and dof."""
+def _raise_first(model: Model, bad: Tensor, before: bool) -> None:
+    """Name the earliest substep of (substeps, worlds, dofs), then the lowest world and dof."""
     substep, world, dof = (int(i) for i in bad.nonzero()[0])
     num_worlds = int(bad.any(dim=2).any(dim=0).sum())
-    raise NonFiniteError(world, None if first_substep is None else substep, model.dof_name[dof], num_worlds)
+    raise NonFiniteError(world, None if before else substep, model.dof_name[dof], num_worlds)

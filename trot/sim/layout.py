@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trot.sim.cpp_struct import Field, Layout
 from trot.sim.model import WORLD, JointType, Model
+from trot.sim.weld import rotation
 
 TURN, SLIDE, WORLD_SLIDE = 0, 1, 2
 """How a dof's axis moves a body: it turns, slides along an axis that its parent carries, or along a world axis."""
@@ -36,17 +37,6 @@ def _grouped(owner: Integers, num_groups: int) -> tuple[NDArray[np.int32], NDArr
 
 def _finite(limits: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.clip(limits, -UNBOUNDED, UNBOUNDED)
-
-
-def _rotation(quat: NDArray[np.float64]) -> NDArray[np.float64]:
-    w, x, y, z = quat / np.linalg.norm(quat)
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
 
 
 @dataclass(frozen=True)
@@ -193,10 +183,10 @@ def _quaternions(model: Model) -> tuple[list[int], list[int], list[int]]:
     """(coordinate, first turning dof) of every quaternion, and the joints that are balls with a spring or a limit."""
     q, dof, balls = [], [], []
     for j, kind in enumerate(model.joint_type):
-        if kind in (JointType.FREE, JointType.BALL):
-            skip = 3 if kind == JointType.FREE else 0
-            q.append(int(model.joint_q_start[j]) + skip)
-            dof.append(int(model.joint_dof_start[j]) + skip)
+        if JointType(kind).has_quaternion:
+            plain = JointType(kind).num_plain
+            q.append(int(model.joint_q_start[j]) + plain)
+            dof.append(int(model.joint_dof_start[j]) + plain)
         if kind == JointType.BALL and (model.joint_stiffness[j] > 0 or np.isfinite(model.joint_upper[j])):
             balls.append(j)
     return q, dof, balls
@@ -238,7 +228,7 @@ def _actuator_fields(model: Model) -> list[Field]:
 
 def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]:
     joint, simple = dofs.joint, dofs.is_simple.astype(bool)
-    rotation = np.array([_rotation(quat) for quat in model.body_quat])
+    body_rotation = np.array([rotation(quat) for quat in model.body_quat])
     rest = model.q_spring[np.where(simple, dofs.q, 0)] * simple
     ball_rest = np.array([model.q_spring[model.joint_q_start[j] :][:4] for j in balls]).reshape(-1, 4)
     largest = np.minimum(model.joint_upper[balls], np.pi)
@@ -249,7 +239,7 @@ def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]
         Field("gravity", model.gravity, "m/s^2"),
         Field("ground", np.array([ground]), "height, m"),
         Field("body_position", model.body_pos, "in the parent's frame at the reference, m"),
-        Field("body_rotation", rotation, "likewise"),
+        Field("body_rotation", body_rotation, "likewise"),
         Field("body_mass", model.body_mass, "kg"),
         Field("body_com", model.body_com, "in the body frame, m"),
         Field("body_inertia", model.body_inertia, "about the centre of mass, body axes, kg m^2"),

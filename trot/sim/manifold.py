@@ -12,12 +12,12 @@ def retract(model: Model, joint_q: Tensor, tangent: Tensor) -> Tensor:
     """joint_q moved by a tangent of one number per dof: q <- q exp(r / 2) for a rotation r in the body's own axes."""
     moved = list(joint_q.unbind(dim=-1))
     for kind, q, dof in zip(model.joint_type, model.joint_q_start, model.joint_dof_start, strict=True):
-        slides = {JointType.FREE: 3, JointType.BALL: 0}.get(JointType(kind), 1)
-        for k in range(slides):
+        plain = JointType(kind).num_plain
+        for k in range(plain):
             moved[q + k] = moved[q + k] + tangent[..., dof + k]
-        if kind in (JointType.FREE, JointType.BALL):
-            first = q + slides
-            turned = _turn(torch.stack(moved[first : first + 4], dim=-1), tangent[..., dof + slides : dof + slides + 3])
+        if JointType(kind).has_quaternion:
+            first = q + plain
+            turned = _turn(torch.stack(moved[first : first + 4], dim=-1), tangent[..., dof + plain : dof + plain + 3])
             moved[first : first + 4] = turned.unbind(dim=-1)
     return torch.stack(moved, dim=-1)
 

@@ -27,6 +27,15 @@ class JointType(IntEnum):
     SLIDE = 2
     HINGE = 3
 
+    @property
+    def num_plain(self) -> int:
+        """Coordinates that are plain numbers, one per dof; they come before the quaternion, if there is one."""
+        return {JointType.FREE: 3, JointType.BALL: 0}.get(self, 1)
+
+    @property
+    def has_quaternion(self) -> bool:
+        return self in (JointType.FREE, JointType.BALL)
+
 
 @dataclass(frozen=True, eq=False)
 class Model:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import weakref
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from trot.sim.model import Model
+from trot.sim.model import Floats, Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,24 +31,43 @@ class Parameters:
 
     def pack(self, model: Model, num_worlds: int, like: Tensor) -> Tensor:
         """One row per world (or one row for all), as kernels/parameters.h reads it: mass factors, then per shape."""
-        own = {
-            "body_mass": model.body_mass,
-            "contact_stiffness": model.shape_stiffness,
-            "contact_damping": model.shape_damping,
-            "friction_stiffness": model.shape_friction_stiffness,
-            "friction": model.shape_friction,
-        }
         rows: list[Tensor] = []
-        for field in fields(self):
-            given: Tensor | None = getattr(self, field.name)
-            model_value = torch.tensor(own[field.name], dtype=like.dtype, device=like.device)
-            value = model_value if given is None else _checked(field.name, given, model_value, num_worlds)
-            if field.name == "body_mass":
+        for name, own in _own_tensors(model, like).items():
+            given: Tensor | None = getattr(self, name)
+            value = own if given is None else _checked(name, given, own, num_worlds)
+            if name == "body_mass":
                 # A massless body has no inertia to scale.
-                value = torch.where(model_value > 0, value / model_value.clamp(min=1e-30), torch.ones_like(value))
+                value = torch.where(own > 0, value / own.clamp(min=1e-30), torch.ones_like(value))
             rows.append(value if value.dim() == 2 else value.unsqueeze(0))
         count = max(row.shape[0] for row in rows)
         return torch.cat([row.expand(count, -1) for row in rows], dim=1).contiguous()
+
+
+def own_parameters(model: Model) -> dict[str, Floats]:
+    """The model's own value of every parameter, by the name of its field in Parameters and in that order."""
+    return {
+        "body_mass": model.body_mass,
+        "contact_stiffness": model.shape_stiffness,
+        "contact_damping": model.shape_damping,
+        "friction_stiffness": model.shape_friction_stiffness,
+        "friction": model.shape_friction,
+    }
+
+
+_Place = tuple[torch.dtype, torch.device]
+_own: weakref.WeakKeyDictionary[Model, dict[_Place, dict[str, Tensor]]] = weakref.WeakKeyDictionary()
+
+
+def _own_tensors(model: Model, like: Tensor) -> dict[str, Tensor]:
+    """own_parameters() as tensors, copied to the device once: no step waits for them, and a graph may be captured."""
+    places = _own.setdefault(model, {})
+    place = (like.dtype, like.device)
+    if place not in places:
+        places[place] = {
+            name: torch.tensor(values, dtype=like.dtype, device=like.device)
+            for name, values in own_parameters(model).items()
+        }
+    return places[place]
 
 
 def _checked(name: str, value: Tensor, own: Tensor, num_worlds: int) -> Tensor:
