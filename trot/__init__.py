@@ -6,6 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trot.envs.env import Env as Env
+    from trot.envs.randomize import Randomize as Randomize
+    from trot.envs.registry import make_env as make_env
+    from trot.envs.start import Start as Start
+    from trot.envs.task import Task as Task
     from trot.sim.diagnose import check_finite as check_finite
     from trot.sim.errors import ModelError as ModelError
     from trot.sim.errors import NonFiniteError as NonFiniteError
@@ -22,6 +27,11 @@ if TYPE_CHECKING:
 
 # PyTorch takes seconds to import; `trot --help` must not. So a name is fetched from its home when it is first used.
 _HOMES = {
+    "trot.envs.env": ("Env",),
+    "trot.envs.randomize": ("Randomize",),
+    "trot.envs.registry": ("make_env",),
+    "trot.envs.start": ("Start",),
+    "trot.envs.task": ("Task",),
     "trot.sim.diagnose": ("check_finite",),
     "trot.sim.errors": ("ModelError", "NonFiniteError"),
     "trot.sim.linearize": ("Linearization", "linearize"),

@@ -1,0 +1,330 @@
+"""The environment: many worlds of one task, differentiable from action to reward and next observation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trot.envs.fault import Fault
+from trot.envs.guard import Physics, guarded_step
+from trot.envs.randomize import Randomize
+from trot.envs.task import Task
+from trot.envs.worlds import Starts, Worlds
+from trot.sim.build import SCALARS, Variant
+from trot.sim.launch import launcher
+from trot.sim.state import State
+
+Info = dict[str, Any]
+
+START_ROUNDS = 32
+"""Steps for which starts are drawn at once."""
+STARTS_AT_ONCE = 32_768
+"""With very many worlds fewer rounds are drawn, so that they do not fill the memory."""
+
+
+class Env:
+    """Worlds that step together and start anew by themselves when an episode ends.
+
+    step() never asks the GPU for an answer and has no branch on data, so that windows of steps can be captured in a
+    CUDA graph; docs/environments.md shows how.
+    """
+
+    def __init__(
+        self,
+        task: Task[Any],
+        num_worlds: int,
+        device: str | torch.device = "cpu",
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        stochastic_start: bool = True,
+        randomize: Randomize | None = None,
+    ) -> None:
+        if not isinstance(num_worlds, int) or num_worlds < 1:
+            raise ValueError(f"num_worlds must be a whole number of at least 1, not {num_worlds!r}")
+        if dtype not in SCALARS:
+            raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
+        self.task, self.num_worlds, self.dtype = task, num_worlds, dtype
+        self.device = _existing_device(device)
+        self.stochastic_start, self.randomize = stochastic_start, randomize
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self._like = torch.zeros((), dtype=dtype, device=self.device)
+        nominal = task.start.draw(task.model, 1, None, self._like)
+        variant = Variant(dtype, per_world_parameters=randomize is not None, store_factor=self._like.is_cuda)
+        run = launcher(task.model, variant, nominal.joint_q.device)
+        self._physics = Physics(run, task.dt, task.substeps, nominal.joint_q)
+        self.observation_layout = self._dry_run(nominal)
+        self._starts: Starts | None = None
+        self._round = 0
+        self._starts_captured = False
+        self._worlds: Worlds | None = None
+
+    @property
+    def num_observations(self) -> int:
+        return sum(columns.stop - columns.start for columns in self.observation_layout.values())
+
+    @property
+    def num_actions(self) -> int:
+        return self.task.num_actions
+
+    @property
+    def horizon(self) -> int:
+        return self.task.horizon
+
+    @property
+    def state(self) -> State:
+        """The simulator's state of every world."""
+        return State(self.worlds.joint_q, self.worlds.joint_qd)
+
+    @property
+    def worlds(self) -> Worlds:
+        """All that the next step begins from. Assign to go on from somewhere else."""
+        if self._worlds is None:
+            raise RuntimeError("the environment has no state yet: call env.reset() first")
+        return self._worlds
+
+    @worlds.setter
+    def worlds(self, worlds: Worlds) -> None:
+        self._worlds = worlds
+
+    def reset(self, seed: int | None = None) -> tuple[Tensor, Info]:
+        """Begin a new episode in every world; with a seed, from the first number of its stream."""
+        if seed is not None:
+            self.generator.manual_seed(seed)
+        self._draw_starts()
+        start = self._next_start()
+        rows = self.num_worlds
+        record = sum(part.shape[1] for part in (start.joint_q, start.joint_qd, start.parameter, start.strength))
+        self._worlds = Worlds(
+            start.joint_q,
+            start.joint_qd,
+            start.observation,
+            previous_action=self._like.new_zeros(rows, self.num_actions),
+            clock=torch.zeros(rows, 1, dtype=torch.int64, device=self.device),
+            parameter=start.parameter,
+            strength=start.strength,
+            faults=torch.zeros(rows, 1, dtype=torch.int64, device=self.device),
+            last_fault=self._like.new_zeros(rows, record + self.num_actions),
+        )
+        return start.observation, {}
+
+    def step(self, action: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Info]:
+        """Act in every world: observation, reward, terminated, truncated, info.
+
+        Worlds whose episode ended start anew at once; `observation` is then the new episode's first, and
+        info["final_obs"] the old one's last. Gradients flow through everything that came before, but not from a new
+        episode into the old one. info["reward_terms"] holds the named terms, info["fault"] which worlds blew up in
+        this step (reward 0, terminated, no gradient), info["faults"] how often each has so far.
+        """
+        before = self.worlds
+        action = self._checked(action).clamp(-1, 1)
+        control = self.task.control(action)
+        if self.randomize is not None:
+            control = control * before.strength
+        joint_q, joint_qd, sound = guarded_step(
+            self._physics, before.joint_q, before.joint_qd, control, before.parameter if self.randomize else None
+        )
+        last_fault = self._remember_faults(before, action, sound)
+        # The action may be what was not finite.
+        action = torch.where(sound, action, 0.0)
+        measured = self.task.measure(State(joint_q, joint_qd))
+        final_obs = _joined(self.task.observation(measured, action))
+        terms = self.task.reward_terms(measured, action)
+        term_values = torch.where(sound, _joined(terms), 0.0)
+
+        fault = ~sound
+        fallen = self.task.fallen(measured)
+        terminated = fault if fallen is None else fault | fallen.reshape(-1, 1)
+        clock = before.clock + 1
+        truncated = clock >= self.horizon
+        done = terminated | truncated
+        start = self._next_start()
+        self._worlds = Worlds(
+            torch.where(done, start.joint_q, joint_q),
+            torch.where(done, start.joint_qd, joint_qd),
+            torch.where(done, start.observation, final_obs),
+            previous_action=torch.where(done, 0.0, action),
+            clock=torch.where(done, 0, clock),
+            parameter=torch.where(done, start.parameter, before.parameter) if self.randomize else before.parameter,
+            strength=torch.where(done, start.strength, before.strength) if self.randomize else before.strength,
+            faults=before.faults + fault,
+            last_fault=last_fault,
+        )
+        info = {
+            "final_obs": final_obs,
+            "reward_terms": dict(zip(terms, term_values.unbind(dim=1), strict=True)),
+            "fault": fault.squeeze(1),
+            "faults": self._worlds.faults.squeeze(1),
+        }
+        reward = term_values.sum(dim=1)
+        return self._worlds.observation, reward, terminated.squeeze(1), truncated.squeeze(1), info
+
+    def detach(self) -> Tensor:
+        """Begin a new window: what follows has no gradient to what came before. Returns the observation, cut off.
+
+        Inside a CUDA graph's capture this comes first, so that every replay draws starts of its own.
+        """
+        self._worlds = self.worlds.detach()
+        if self._round > 0 or _capturing(self.device):
+            self._draw_starts()
+        return self._worlds.observation
+
+    def place(self, state: State, previous_action: Tensor | None = None) -> Tensor:
+        """Put every world into this state, clocks as they are; gradients flow to it. Returns the observation."""
+        worlds = self.worlds
+        for name, like in (("joint_q", worlds.joint_q), ("joint_qd", worlds.joint_qd)):
+            tensor = getattr(state, name)
+            if tensor.shape != like.shape or tensor.dtype != like.dtype or tensor.device != like.device:
+                raise ValueError(
+                    f"{name} is {tuple(tensor.shape)} {tensor.dtype} on {tensor.device}; this environment needs "
+                    f"{tuple(like.shape)} {like.dtype} on {like.device}"
+                )
+        if previous_action is None:
+            previous_action = torch.zeros_like(worlds.previous_action)
+        observation = _joined(self.task.observation(self.task.measure(state), previous_action))
+        rest = {
+            **worlds.tensors(),
+            "joint_q": state.joint_q,
+            "joint_qd": state.joint_qd,
+            "observation": observation,
+            "previous_action": previous_action,
+        }
+        self._worlds = Worlds(**rest)
+        return observation
+
+    def get_state(self) -> dict[str, Any]:
+        """A copy of everything, for set_state(): tensors and a number, safe to save with torch.save()."""
+        assert self._starts is not None or self._worlds is None
+        starts = {} if self._starts is None else self._starts.tensors()
+        return {
+            "worlds": self.worlds.clone().tensors(),
+            "starts": {name: tensor.clone() for name, tensor in starts.items()},
+            "round": self._round,
+            "generator": self.generator.get_state(),
+        }
+
+    def set_state(self, saved: dict[str, Any]) -> Tensor:
+        """Go on exactly where get_state() was called. Returns the observation."""
+        worlds = Worlds(**{name: tensor.to(self.device).clone() for name, tensor in saved["worlds"].items()})
+        expected = (self.num_worlds, self.task.model.num_q)
+        if tuple(worlds.joint_q.shape) != expected or worlds.joint_q.dtype != self.dtype:
+            raise ValueError(
+                f"the saved joint_q is {tuple(worlds.joint_q.shape)} {worlds.joint_q.dtype}; this environment has "
+                f"{expected} {self.dtype}"
+            )
+        self._worlds = worlds
+        self._starts = Starts(**{name: tensor.to(self.device).clone() for name, tensor in saved["starts"].items()})
+        self._starts_captured = False
+        self._round = saved["round"]
+        self.generator.set_state(saved["generator"].cpu())
+        return worlds.observation
+
+    def last_faults(self) -> list[Fault]:
+        """For every world that ever blew up: the good state it last did so from, and the action. Waits for the GPU."""
+        worlds = self.worlds
+        widths = [worlds.joint_q.shape[1], worlds.joint_qd.shape[1], self.num_actions]
+        widths += [worlds.parameter.shape[1], worlds.strength.shape[1]]
+        faults = []
+        for world in worlds.faults.squeeze(1).nonzero().squeeze(1).tolist():
+            joint_q, joint_qd, action, parameter, strength = torch.split(worlds.last_fault[world].cpu(), widths)
+            faults.append(Fault(self.task.name, world, joint_q, joint_qd, action, parameter, strength))
+        return faults
+
+    def _checked(self, action: Tensor) -> Tensor:
+        if not isinstance(action, Tensor):
+            raise TypeError(f"action must be a tensor, not {type(action).__name__}")
+        expected = (self.num_worlds, self.num_actions)
+        if tuple(action.shape) != expected:
+            raise ValueError(f"action must be {expected}, one row per world, not {tuple(action.shape)}")
+        if action.dtype != self.dtype or action.device != self._like.device:
+            raise ValueError(
+                f"action is {action.dtype} on {action.device}, the environment {self.dtype} on {self._like.device}; "
+                "convert it with .to(...)"
+            )
+        return action
+
+    def _remember_faults(self, before: Worlds, action: Tensor, sound: Tensor) -> Tensor:
+        with torch.no_grad():
+            record = torch.cat([before.joint_q, before.joint_qd, action, before.parameter, before.strength], dim=1)
+            return torch.where(sound, before.last_fault, record)
+
+    def _next_start(self) -> Starts:
+        """A fresh start for every world, used by those whose episode ends in this step."""
+        assert self._starts is not None
+        if _capturing(self.device) and not self._starts_captured:
+            raise RuntimeError("call env.detach() first inside the capture, or every replay repeats the same starts")
+        if self._round == self._starts.rounds:
+            self._draw_starts()
+        self._round += 1
+        return self._starts.round(self._round - 1)
+
+    @torch.no_grad()
+    def _draw_starts(self) -> None:
+        task, model, rows = self.task, self.task.model, self.num_worlds
+        rounds = max(1, min(START_ROUNDS, STARTS_AT_ONCE // rows))
+        count = rounds * rows
+        state = task.start.draw(model, count, self.generator if self.stochastic_start else None, self._like)
+        previous_action = self._like.new_zeros(count, self.num_actions)
+        observation = _joined(task.observation(task.measure(state), previous_action))
+        parameter = strength = self._like.new_zeros(count, 0)
+        if self.randomize is not None:
+            parameter, strength = self.randomize.draw(model, count, self.generator, self._like)
+        parts = (state.joint_q, state.joint_qd, observation, parameter, strength)
+        self._starts = Starts(*(part.view(rounds, rows, -1) for part in parts))
+        self._starts_captured = _capturing(self.device)
+        self._round = 0
+
+    @torch.no_grad()
+    def _dry_run(self, nominal: State) -> dict[str, slice]:
+        """Where each part of the observation lies; raises where the task returns something of the wrong shape."""
+        state = State(nominal.joint_q.repeat(2, 1), nominal.joint_qd.repeat(2, 1))
+        action = self._like.new_zeros(2, self.num_actions)
+        name = type(self.task).__name__
+        measured = self.task.measure(state)
+        parts = self.task.observation(measured, action)
+        layout, begin = {}, 0
+        for part, tensor in parts.items():
+            _require(tensor, f"{name}.observation()['{part}']", (2, None))
+            width = 1 if tensor.dim() == 1 else tensor.shape[1]
+            layout[part] = slice(begin, begin + width)
+            begin += width
+        for term, tensor in self.task.reward_terms(measured, action).items():
+            _require(tensor, f"{name}.reward_terms()['{term}']", (2, 1))
+        _require(self.task.control(action), f"{name}.control()", (2, self.task.model.num_controls))
+        fallen = self.task.fallen(measured)
+        if fallen is not None:
+            _require(fallen, f"{name}.fallen()", (2, 1))
+        if not layout:
+            raise ValueError(f"{name}.observation() is empty; a policy needs something to see")
+        return layout
+
+
+def _joined(parts: dict[str, Tensor]) -> Tensor:
+    return torch.cat([part.unsqueeze(1) if part.dim() == 1 else part for part in parts.values()], dim=1)
+
+
+def _require(tensor: Any, what: str, shape: tuple[int, int | None]) -> None:
+    rows, columns = shape
+    wanted = f"(num_worlds, {'width' if columns is None else columns})"
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{what} must be a tensor {wanted}, not {type(tensor).__name__}")
+    found = (*tensor.shape, 1) if tensor.dim() == 1 else tuple(tensor.shape)
+    if len(found) != 2 or found[0] != rows or columns not in (None, found[1]):
+        shown = tuple("num_worlds" if size == rows else size for size in tensor.shape)
+        raise ValueError(f"{what} must be {wanted}, not {shown}")
+
+
+def _capturing(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
+def _existing_device(device: str | torch.device) -> torch.device:
+    found = torch.device(device)
+    if found.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be cpu or cuda, not {found}")
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError("PyTorch finds no CUDA device here. Use device='cpu'.")
+    if found.type == "cuda" and found.index is None:
+        found = torch.device("cuda", torch.cuda.current_device())
+    return found

@@ -1,0 +1,46 @@
+"""Worlds with physics of their own, drawn anew for every episode: what a policy must bear to run on hardware."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from trot.sim.model import Model
+from trot.sim.parameters import Parameters
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Randomize:
+    """Ranges of factors on the robot's own figures, drawn uniformly; (1, 1) leaves a figure as it is."""
+
+    friction: Range = (1.0, 1.0)
+    """Coulomb's coefficient: one factor per world."""
+    mass: Range = (1.0, 1.0)
+    """Masses, and inertias with them: one factor per body and world."""
+    motor_strength: Range = (1.0, 1.0)
+    """Force of motors and muscles: one factor per actuator and world."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            low, high = getattr(self, field.name)
+            if not 0 < low <= high < float("inf"):
+                raise ValueError(f"randomize.{field.name} is ({low}, {high}); give 0 < low <= high, factors around 1")
+
+    def draw(self, model: Model, count: int, generator: torch.Generator, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Parameters as the kernels read them, (count, ...), and strengths (count, num_controls)."""
+        # Columns of packed parameters: a mass factor per body, then four figures per shape, friction last.
+        friction, mass = self.friction, self.mass
+        parameter = Parameters().pack(model, 1, like).repeat(count, 1)
+        parameter[:, : model.num_bodies] *= _between(mass, (count, model.num_bodies), generator, like)
+        parameter[:, parameter.shape[1] - model.num_shapes :] *= _between(friction, (count, 1), generator, like)
+        strength = _between(self.motor_strength, (count, model.num_controls), generator, like)
+        return parameter, strength
+
+
+def _between(bounds: Range, shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
+    low, high = bounds
+    return low + (high - low) * torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)

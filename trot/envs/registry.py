@@ -1,0 +1,91 @@
+"""The tasks by name, and your own by file: `my_task.py:Walker`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trot.envs.env import Env
+from trot.envs.randomize import Randomize
+from trot.envs.task import Task
+
+TASKS = {
+    "cartpole": "trot.envs.cartpole:CartPole",
+    "hopper": "trot.envs.hopper:Hopper",
+    "half_cheetah": "trot.envs.half_cheetah:HalfCheetah",
+    "ant": "trot.envs.ant:Ant",
+    "humanoid": "trot.envs.humanoid:Humanoid",
+    "muscle_humanoid": "trot.envs.muscle_humanoid:MuscleHumanoid",
+}
+
+
+def make_env(
+    name: str | type[Task[Any]] | Task[Any],
+    num_worlds: int,
+    device: str | torch.device = "cpu",
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    stochastic_start: bool = True,
+    randomize: Randomize | None = None,
+) -> Env:
+    """Worlds of a task: one of TASKS, `path/to/file.py:Class`, or a Task of your own.
+
+    Without stochastic_start every world begins at the nominal pose. randomize gives each world physics of its own.
+    """
+    return Env(make_task(name), num_worlds, device, seed, dtype, stochastic_start, randomize)
+
+
+def make_task(name: str | type[Task[Any]] | Task[Any]) -> Task[Any]:
+    """The task itself, its robot loaded."""
+    if isinstance(name, Task):
+        return name
+    if isinstance(name, type) and issubclass(name, Task):
+        return name()
+    if not isinstance(name, str):
+        raise TypeError(f"a task is a name, a file.py:Class, or a Task, not {type(name).__name__}")
+    if name in TASKS:
+        module, _, cls = TASKS[name].partition(":")
+        task: Task[Any] = getattr(importlib.import_module(module), cls)()
+    elif ":" in name and name.rpartition(":")[0].endswith(".py"):
+        task = _from_file(name)
+    else:
+        nearest = difflib.get_close_matches(name, TASKS, n=1)
+        hint = f" Did you mean {nearest[0]}?" if nearest else ""
+        raise ValueError(
+            f"there is no task '{name}'.{hint} There are: {', '.join(TASKS)}; your own is path/to/file.py:Class"
+        )
+    task.name = name
+    return task
+
+
+def _from_file(spec: str) -> Task[Any]:
+    path_text, _, wanted = spec.rpartition(":")
+    path = Path(path_text)
+    if not path.is_file():
+        raise FileNotFoundError(f"no task file '{path_text}'")
+    module_name = f"trot_task_{path.resolve().stem}_{abs(hash(path.resolve()))}"
+    loaded = importlib.util.spec_from_file_location(module_name, path)
+    assert loaded is not None and loaded.loader is not None
+    module = importlib.util.module_from_spec(loaded)
+    # Dataclasses of the file look their module up by name.
+    sys.modules[module_name] = module
+    loaded.loader.exec_module(module)
+    found = getattr(module, wanted, None)
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        here = [
+            name for name, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, Task) and not inspect.isabstract(value)
+        ]  # fmt: skip
+        raise ValueError(f"{path_text} has no task '{wanted}'; it has: {', '.join(here) or 'none'}")
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise ValueError(f"{wanted} in {path_text} is not finished: it lacks {missing}")
+    task: Task[Any] = found()
+    return task

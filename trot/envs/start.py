@@ -1,0 +1,75 @@
+"""Where episodes begin: a nominal pose, and uniform noise around it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trot.envs.constants import constant
+from trot.envs.rotation import frame, multiply, rotate_back
+from trot.sim.model import JointType, Model
+from trot.sim.state import State
+
+
+@dataclass(frozen=True)
+class Start:
+    """A pose at rest and the half widths of the noise on it.
+
+    Ball joints get no noise on their rotation, only on their velocity.
+    """
+
+    joint_q: tuple[float, ...] | None = None
+    """The pose; None is the robot file's own."""
+    position_noise: float = 0.0
+    """Of a free joint's position along each axis, m."""
+    angle_noise: float = 0.0
+    """Of a free joint's rotation, rad, about an axis drawn at random."""
+    joint_noise: float = 0.0
+    """Of every hinge and slide, rad or m."""
+    velocity_noise: float = 0.0
+    """Of every velocity. A free joint's are drawn as a twist: turning, in world axes, and moving of the point of the
+    body that lies at the world's origin."""
+
+    def pose(self, model: Model) -> tuple[float, ...]:
+        """joint_q without noise."""
+        pose = tuple(float(q) for q in model.q_reference) if self.joint_q is None else self.joint_q
+        if len(pose) != model.num_q:
+            raise ValueError(f"the start pose has {len(pose)} numbers; this robot's joint_q has {model.num_q}")
+        return pose
+
+    def draw(self, model: Model, count: int, generator: torch.Generator | None, like: Tensor) -> State:
+        """`count` starts with the dtype and device of `like`; all of them at the nominal pose without a generator."""
+        joint_q = constant(self.pose(model), like).repeat(count, 1)
+        joint_qd = joint_q.new_zeros(count, model.num_dofs)
+        if generator is None:
+            return State(joint_q, joint_qd)
+        joint_qd += self.velocity_noise * _uniform(joint_qd.shape, generator, like)
+        for kind, q, dof in zip(model.joint_type, model.joint_q_start, model.joint_dof_start, strict=True):
+            if kind == JointType.FREE:
+                self._draw_free(joint_q[:, q : q + 7], joint_qd[:, dof : dof + 6], generator)
+            elif kind != JointType.BALL:
+                joint_q[:, q] += self.joint_noise * _uniform(joint_q[:, q].shape, generator, like)
+        return State(joint_q, joint_qd)
+
+    def _draw_free(self, q: Tensor, qd: Tensor, generator: torch.Generator) -> None:
+        position, rotation = q[:, :3], q[:, 3:]
+        position += self.position_noise * _uniform(position.shape, generator, q)
+        axis = torch.nn.functional.normalize(_uniform(position.shape, generator, q), dim=1)
+        half_angle = self.angle_noise / 2 * _uniform((len(q), 1), generator, q)
+        rotation.copy_(multiply(rotation, torch.cat([half_angle.cos(), half_angle.sin() * axis], dim=1)))
+        # The twist that was drawn, as MuJoCo's coordinates: the origin's velocity, and turning in body axes.
+        moving, turning = qd[:, :3].clone(), qd[:, 3:].clone()
+        qd[:, :3] = moving + torch.linalg.cross(turning, position)
+        qd[:, 3:] = rotate_back(frame(rotation, "z", "x")[0], turning)
+
+
+def _uniform(shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
+    """Between -1 and 1."""
+    return 2 * torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device) - 1
+
+
+SMALL_TURN = math.pi / 24
+"""The angle noise that the three-dimensional tasks share."""

@@ -1,0 +1,70 @@
+"""What one environment step hands to the next, and the fresh starts that ended episodes continue from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Worlds:
+    """One row per world. Together with the generator, all that a run needs to go on bit for bit."""
+
+    joint_q: Tensor
+    joint_qd: Tensor
+    observation: Tensor
+    previous_action: Tensor
+    clock: Tensor
+    """(num_worlds, 1) steps since the episode began."""
+    parameter: Tensor
+    """Each world's own masses and contact constants; no columns without randomised physics."""
+    strength: Tensor
+    """Factors on each world's controls; no columns without randomised physics."""
+    faults: Tensor
+    """(num_worlds, 1) how often the world blew up."""
+    last_fault: Tensor
+    """What the last blow-up began from: joint_q, joint_qd, action, parameter, strength, side by side."""
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Worlds:
+        return Worlds(**{name: change(tensor) for name, tensor in self.tensors().items()})
+
+    def detach(self) -> Worlds:
+        return self.map(Tensor.detach)
+
+    def clone(self) -> Worlds:
+        """Apart in memory and cut off from gradients."""
+        return self.map(lambda tensor: tensor.detach().clone())
+
+    @torch.no_grad()
+    def copy_(self, other: Worlds) -> None:
+        """Overwrite these numbers in place: how a CUDA graph hands the end of one replay to the start of the next."""
+        for name, tensor in self.tensors().items():
+            tensor.copy_(getattr(other, name))
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, eq=False)
+class Starts:
+    """Episode starts for some steps ahead, (rounds, num_worlds, ...): drawing one costs as many launches as many."""
+
+    joint_q: Tensor
+    joint_qd: Tensor
+    observation: Tensor
+    parameter: Tensor
+    strength: Tensor
+
+    @property
+    def rounds(self) -> int:
+        return len(self.joint_q)
+
+    def round(self, index: int) -> Starts:
+        """One start per world."""
+        return Starts(*(tensor[index] for tensor in self.tensors().values()))
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
