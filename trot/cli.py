@@ -13,12 +13,53 @@ from trot.sim.errors import NonFiniteError
 DESCRIPTION = "Parallel differentiable simulation of articulated bodies. `trot --version` prints the version."
 
 
+def tasks(arguments: list[str]) -> int:
+    """List the tasks with their dimensions."""
+    from trot.envs.try_out import print_tasks
+
+    tyro.cli(print_tasks, prog="trot tasks", description=tasks.__doc__, args=arguments)
+    return 0
+
+
+def try_task(arguments: list[str]) -> int:
+    """Run a task for a few seconds with an agent that knows nothing, and print returns."""
+    from trot.envs.try_out import TrySettings, run_try
+
+    run_try(tyro.cli(TrySettings, prog="trot try", description=try_task.__doc__, args=arguments))
+    return 0
+
+
 def check(arguments: list[str]) -> int:
-    """Load a robot file, step it and compare its gradients with finite differences."""
+    """Compare the gradients of a robot file or of a task with finite differences."""
+    from trot.envs.check import TaskCheckSettings, run_task_check
+    from trot.envs.registry import make_task, names_task
     from trot.sim.check import CheckSettings, run_check
 
-    settings = tyro.cli(CheckSettings, prog="trot check", description=check.__doc__, args=arguments)
+    if any(names_task(argument) for argument in arguments):
+        task_settings = tyro.cli(TaskCheckSettings, prog="trot check", description=check.__doc__, args=arguments)
+        return 0 if run_task_check(task_settings) else 1
+    description = f"{check.__doc__} These are the options for a robot file; `trot check ant --help` shows a task's."
+    settings = tyro.cli(CheckSettings, prog="trot check", description=description, args=arguments)
+    if not settings.model.suffix and not settings.model.exists():
+        # A task misspelt rather than a file: the answer lists the tasks.
+        make_task(str(settings.model))
     return 0 if run_check(settings) else 1
+
+
+def replay_fault(arguments: list[str]) -> int:
+    """Run the step again in which a world blew up, and say where it began."""
+    from trot.envs.replay import replay_fault as replay
+
+    def read(path: tyro.conf.Positional[str]) -> None:
+        """Print what went wrong.
+
+        Args:
+            path: A file that Fault.save() wrote.
+        """
+        print(replay(path))
+
+    tyro.cli(read, prog="trot replay-fault", description=replay_fault.__doc__, args=arguments)
+    return 0
 
 
 def bench(arguments: list[str]) -> int:
@@ -47,7 +88,14 @@ def demo(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[[list[str]], int]] = {"check": check, "bench": bench, "demo": demo}
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "tasks": tasks,
+    "try": try_task,
+    "check": check,
+    "replay-fault": replay_fault,
+    "bench": bench,
+    "demo": demo,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -53,7 +53,7 @@ def make_task(name: str | type[Task[Any]] | Task[Any]) -> Task[Any]:
     if name in TASKS:
         module, _, cls = TASKS[name].partition(":")
         task: Task[Any] = getattr(importlib.import_module(module), cls)()
-    elif ":" in name and name.rpartition(":")[0].endswith(".py"):
+    elif names_task(name):
         task = _from_file(name)
     else:
         nearest = difflib.get_close_matches(name, TASKS, n=1)
@@ -63,6 +63,11 @@ def make_task(name: str | type[Task[Any]] | Task[Any]) -> Task[Any]:
         )
     task.name = name
     return task
+
+
+def names_task(text: str) -> bool:
+    """Whether this is the name of a task or of a class in a file, and not of a robot file."""
+    return text in TASKS or ".py:" in text
 
 
 def _from_file(spec: str) -> Task[Any]:
