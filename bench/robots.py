@@ -41,7 +41,7 @@ class Robot:
 
 HOPPER = Robot("Hopper", ROOT / "trot/envs/assets/hopper.xml", 16, height_entry=1, height=-0.04)
 ANT = Robot("Ant", ROOT / "trot/envs/assets/ant.xml", 16, height_entry=2, height=0.36)
-HUMANOID = Robot("Humanoid", ROOT / "tests/robots/humanoid.xml", 48, height_entry=2, height=1.29)
+HUMANOID = Robot("Humanoid", ROOT / "trot/envs/assets/humanoid.xml", 48, height_entry=2, height=1.29)
 ROBOTS = (HOPPER, ANT, HUMANOID)
 
 

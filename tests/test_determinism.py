@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 ROBOTS = {
     "ant": ROOT / "trot" / "envs" / "assets" / "ant.xml",
     "every_joint": ROOT / "tests" / "robots" / "every_joint.xml",
+    "muscle_humanoid": ROOT / "trot" / "envs" / "assets" / "muscle_humanoid.xml",
 }
 DT, SUBSTEPS = 1 / 60, 16
 

@@ -37,7 +37,9 @@ ROBOTS = {
     "every_joint": TESTS / "robots" / "every_joint.xml",
     "ant": ASSETS / "ant.xml",
     "hopper": ASSETS / "hopper.xml",
-    "humanoid": TESTS / "robots" / "humanoid.xml",
+    "half_cheetah": ASSETS / "half_cheetah.xml",
+    "humanoid": ASSETS / "humanoid.xml",
+    "muscle_humanoid": ASSETS / "muscle_humanoid.xml",
 }
 PARAMETERS = ("body_mass", "contact_stiffness", "contact_damping", "friction_stiffness", "friction")
 NUM_WORLDS = 20  # one whole block of 16 and an incomplete one
