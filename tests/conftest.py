@@ -9,6 +9,9 @@ import torch
 from trot.sim.load import load_model
 from trot.sim.model import Model
 
+# Tests run side by side, one process per core: more threads in each would only wait for each other.
+torch.set_num_threads(1)
+
 # So that a failing assert in them shows its numbers, as one in a test does.
 pytest.register_assert_rewrite("adjoints", "convergence")
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from trot.envs.registry import make_env
 from trot.sim.load import load_model
 from trot.sim.state import State
 from trot.sim.step import step
@@ -91,3 +92,14 @@ def test_reference_states(reference, dtype, steps, tolerance):
     found = torch.cat([state.joint_q[0], state.joint_qd[0]]).double()
     expected = torch.tensor(reference.after[steps], dtype=torch.float64)
     torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("reference", [CARTPOLE, HOPPER, ANT], ids=lambda reference: reference.file)
+def test_reference_states_through_the_environment(reference):
+    """float32, three digits after ten actions."""
+    env = make_env(reference.file.removesuffix(".xml"), num_worlds=1, stochastic_start=False)
+    env.reset()
+    for t in range(10):
+        env.step(0.5 * torch.sin(0.1 * (t + 1) * torch.arange(1.0, env.num_actions + 1)).unsqueeze(0))
+    found = torch.cat([env.state.joint_q[0], env.state.joint_qd[0]])
+    torch.testing.assert_close(found, torch.tensor(reference.after[10]), rtol=0, atol=1e-3)

@@ -48,7 +48,7 @@ def _explain(task: Task[object], fault: Fault, dtype: torch.dtype) -> str:
     try:
         check_finite(task.model, state, control, task.dt, task.substeps, parameters)
     except NonFiniteError as error:
-        return str(error)
+        return f"non-finite in substep {error.substep} of {task.substeps}, first in dof '{error.dof}'"
     end = step(task.model, state, control, task.dt, task.substeps, parameters)
     return _largest(task.model, end)
 
