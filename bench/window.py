@@ -112,7 +112,7 @@ def measure(window: Window, place: Place, repeats: int, seconds: float = 2.0) ->
     )  # fmt: skip
 
 
-def _timed(device: torch.device, action: Callable[[], Result]) -> tuple[float, Result]:
+def timed(device: torch.device, action: Callable[[], Result]) -> tuple[float, Result]:
     """Milliseconds and result. On CUDA from event to event on the current stream, Python's gaps included."""
     if device.type == "cuda":
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -130,11 +130,11 @@ def _timed(device: torch.device, action: Callable[[], Result]) -> tuple[float, R
 def _eager_repetition(window: Window) -> Sample:
     device = window.start.joint_q.device
     with torch.no_grad():
-        forward, _ = _timed(device, lambda: window.forward(window.controls))
+        forward, _ = timed(device, lambda: window.forward(window.controls))
     controls = window.fresh_controls()
-    kept, end = _timed(device, lambda: window.forward(controls))
+    kept, end = timed(device, lambda: window.forward(controls))
     loss = end.joint_q.sum() + end.joint_qd.sum()
-    backward, _ = _timed(device, loss.backward)
+    backward, _ = timed(device, loss.backward)
     gradients = [control.grad for control in controls if control.grad is not None]
     return Sample(forward, kept, backward, end.detach(), gradients)
 
@@ -165,7 +165,7 @@ class GraphWindow:
     def repetition(self) -> Sample:
         """Replay the three in the order they were captured in."""
         forward, kept, backward = (
-            _timed(self.device, graph.replay)[0] for graph in (self.forward, self.kept, self.backward)
+            timed(self.device, graph.replay)[0] for graph in (self.forward, self.kept, self.backward)
         )
         return Sample(forward, kept, backward, self.end, self.gradients)
 

@@ -67,6 +67,7 @@ class Windows:
     actions: Tensor
     """(steps, worlds, actions)"""
 
+
 Inputs = dict[str, Tensor]
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trot.envs.fault import Fault
-from trot.envs.guard import Physics, guarded_step
+from trot.envs.guard import Physics, guarded_step, might_hold
 from trot.envs.randomize import Randomize
 from trot.envs.task import Task
 from trot.envs.worlds import Starts, Worlds
@@ -125,40 +125,53 @@ class Env:
         joint_q, joint_qd, sound = guarded_step(
             self._physics, before.joint_q, before.joint_qd, control, before.parameter if self.randomize else None
         )
-        last_fault = self._remember_faults(before, action, sound)
-        # The action may be what was not finite.
-        action = torch.where(sound, action, 0.0)
+        fault = ~sound
+        faults, last_fault = before.faults, before.last_fault
+        if might_hold(fault):
+            faults, last_fault = faults + fault, self._remember_faults(before, action, sound)
+            # The action may be what was not finite.
+            action = torch.where(sound, action, 0.0)
+
         measured = self.task.measure(State(joint_q, joint_qd))
         final_obs = _joined(self.task.observation(measured, action))
         terms = self.task.reward_terms(measured, action)
-        term_values = torch.where(sound, _joined(terms), 0.0)
-
-        fault = ~sound
+        term_values = _joined(terms)
+        if might_hold(fault):
+            term_values = torch.where(sound, term_values, 0.0)
         fallen = self.task.fallen(measured)
         terminated = fault if fallen is None else fault | fallen.reshape(-1, 1)
         clock = before.clock + 1
         truncated = clock >= self.horizon
-        done = terminated | truncated
-        start = self._next_start()
+
         self._worlds = Worlds(
-            torch.where(done, start.joint_q, joint_q),
-            torch.where(done, start.joint_qd, joint_qd),
-            torch.where(done, start.observation, final_obs),
-            previous_action=torch.where(done, 0.0, action),
-            clock=torch.where(done, 0, clock),
-            parameter=torch.where(done, start.parameter, before.parameter) if self.randomize else before.parameter,
-            strength=torch.where(done, start.strength, before.strength) if self.randomize else before.strength,
-            faults=before.faults + fault,
-            last_fault=last_fault,
+            joint_q, joint_qd, final_obs, action, clock, before.parameter, before.strength, faults, last_fault
         )
+        done = terminated | truncated
+        if might_hold(done):
+            self._worlds = self._begin_episodes(done, self._worlds)
         info = {
             "final_obs": final_obs,
             "reward_terms": dict(zip(terms, term_values.unbind(dim=1), strict=True)),
             "fault": fault.squeeze(1),
-            "faults": self._worlds.faults.squeeze(1),
+            "faults": faults.squeeze(1),
         }
         reward = term_values.sum(dim=1)
         return self._worlds.observation, reward, terminated.squeeze(1), truncated.squeeze(1), info
+
+    def _begin_episodes(self, done: Tensor, ended: Worlds) -> Worlds:
+        """Fresh starts where an episode is done; elsewhere nothing changes, gradients included."""
+        start = self._next_start()
+        return Worlds(
+            torch.where(done, start.joint_q, ended.joint_q),
+            torch.where(done, start.joint_qd, ended.joint_qd),
+            torch.where(done, start.observation, ended.observation),
+            previous_action=torch.where(done, 0.0, ended.previous_action),
+            clock=torch.where(done, 0, ended.clock),
+            parameter=torch.where(done, start.parameter, ended.parameter) if self.randomize else ended.parameter,
+            strength=torch.where(done, start.strength, ended.strength) if self.randomize else ended.strength,
+            faults=ended.faults,
+            last_fault=ended.last_fault,
+        )
 
     def detach(self) -> Tensor:
         """Begin a new window: what follows has no gradient to what came before. Returns the observation, cut off.

@@ -46,6 +46,14 @@ def is_sound(joint_q: Tensor, joint_qd: Tensor) -> Tensor:
     return torch.maximum(*largest) <= BOUND
 
 
+def might_hold(mask: Tensor) -> bool:
+    """Whether to do what a mask asks for. The GPU is never asked: there the answer is yes, and the mask decides.
+
+    Where nothing holds, masked work changes nothing; on the CPU leaving it out saves half of an environment's time.
+    """
+    return mask.is_cuda or bool(mask.any())
+
+
 class _GuardedStep(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -59,7 +67,9 @@ class _GuardedStep(torch.autograd.Function):
             ctx.physics = physics
             ctx.save_for_backward(ran.joint_q, ran.joint_qd, ran.control, parameter, next_q, ran.trajectory, sound)
         ctx.mark_non_differentiable(sound)
-        return torch.where(sound, next_q, physics.nominal_q), torch.where(sound, next_qd, 0.0), sound
+        if might_hold(~sound):
+            next_q, next_qd = torch.where(sound, next_q, physics.nominal_q), torch.where(sound, next_qd, 0.0)
+        return next_q, next_qd, sound
 
     @staticmethod
     def backward(ctx: Any, next_q_bar: Tensor, next_qd_bar: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
@@ -69,5 +79,7 @@ class _GuardedStep(torch.autograd.Function):
         physics = ctx.physics
         ran = Pass(physics.run, physics.dt, physics.substeps, joint_q, joint_qd, control, parameter, next_q, trajectory)
         joint_q_bar, joint_qd_bar, control_bar, _ = ran.backward(next_q_bar, next_qd_bar, tangent=False)
-        cut = [torch.where(sound, gradient, 0.0) for gradient in (joint_q_bar, joint_qd_bar, control_bar)]
-        return None, None, *cut, None
+        gradients = [joint_q_bar, joint_qd_bar, control_bar]
+        if might_hold(~sound):
+            gradients = [torch.where(sound, gradient, 0.0) for gradient in gradients]
+        return None, None, *gradients, None

@@ -43,7 +43,8 @@ def measure_torso(state: State, target_distance: float, up_axis: str = "z", forw
     place, height, rotation, joints = torch.split(state.joint_q, [2, 1, 4, state.joint_q.shape[1] - 7], dim=1)
     velocity, turning, joint_rates = torch.split(state.joint_qd, [3, 3, state.joint_qd.shape[1] - 6], dim=1)
     matrix, up, forward = frame(rotation, up_axis, forward_axis)
-    to_target = torch.nn.functional.normalize(constant((target_distance, 0.0), place) - place, dim=1)
+    to_target = constant((target_distance, 0.0), place) - place
+    distance = to_target.norm(dim=1, keepdim=True)
     return Torso(
         height=height,
         rotation=rotation,
@@ -53,7 +54,7 @@ def measure_torso(state: State, target_distance: float, up_axis: str = "z", forw
         joints=joints,
         joint_rates=joint_rates,
         up=up,
-        heading=(forward * to_target).sum(dim=1, keepdim=True),
+        heading=(forward * to_target).sum(dim=1, keepdim=True) / distance,
     )
 
 
