@@ -113,9 +113,9 @@ class Env:
         """Act in every world: observation, reward, terminated, truncated, info.
 
         Worlds whose episode ended start anew at once; `observation` is then the new episode's first, and
-        info["final_obs"] the old one's last. Gradients flow through everything that came before, but not from a new
-        episode into the old one. info["reward_terms"] holds the named terms, info["fault"] which worlds blew up in
-        this step (reward 0, terminated, no gradient), info["faults"] how often each has so far.
+        info["final_obs"] and info["final_state"] are the old one's last. Gradients flow through everything that came
+        before, but not from a new episode into the old one. info["reward_terms"] holds the named terms, info["fault"]
+        which worlds blew up in this step (reward 0, terminated, no gradient), info["faults"] how often each has so far.
         """
         before = self.worlds
         action = self._checked(action).clamp(-1, 1)
@@ -132,7 +132,8 @@ class Env:
             # The action may be what was not finite.
             action = torch.where(sound, action, 0.0)
 
-        measured = self.task.measure(State(joint_q, joint_qd))
+        final_state = State(joint_q, joint_qd)
+        measured = self.task.measure(final_state)
         final_obs = _joined(self.task.observation(measured, action))
         terms = self.task.reward_terms(measured, action)
         term_values = _joined(terms)
@@ -151,6 +152,7 @@ class Env:
             self._worlds = self._begin_episodes(done, self._worlds)
         info = {
             "final_obs": final_obs,
+            "final_state": final_state,
             "reward_terms": dict(zip(terms, term_values.unbind(dim=1), strict=True)),
             "fault": fault.squeeze(1),
             "faults": faults.squeeze(1),
