@@ -19,9 +19,9 @@ from trot.sim.state import State
 Info = dict[str, Any]
 
 START_ROUNDS = 32
-"""Steps for which starts are drawn at once."""
+"""Starts drawn at once, per world."""
 STARTS_AT_ONCE = 32_768
-"""With very many worlds fewer rounds are drawn, so that they do not fill the memory."""
+"""With very many worlds fewer are drawn, so that they do not fill the memory."""
 
 
 class Env:
@@ -50,13 +50,15 @@ class Env:
         self.stochastic_start, self.randomize = stochastic_start, randomize
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self._like = torch.zeros((), dtype=dtype, device=self.device)
+        # As tensors, because PyTorch takes three times as long to add or compare a plain number.
+        self._one, self._horizon = (torch.tensor(value, device=self.device) for value in (1, task.horizon))
         nominal = task.start.draw(task.model, 1, None, self._like)
         variant = Variant(dtype, per_world_parameters=randomize is not None, store_factor=self._like.is_cuda)
         run = launcher(task.model, variant, nominal.joint_q.device)
         self._physics = Physics(run, task.dt, task.substeps, nominal.joint_q)
         self.observation_layout = self._dry_run(nominal)
         self._starts: Starts | None = None
-        self._round = 0
+        self._used = 0
         self._starts_captured = False
         self._worlds: Worlds | None = None
 
@@ -93,7 +95,7 @@ class Env:
         if seed is not None:
             self.generator.manual_seed(seed)
         self._draw_starts()
-        start = self._next_start()
+        start = self._fresh_starts(torch.ones(self.num_worlds, 1, dtype=torch.bool, device=self.device))
         rows = self.num_worlds
         record = sum(part.shape[1] for part in (start.joint_q, start.joint_qd, start.parameter, start.strength))
         self._worlds = Worlds(
@@ -127,7 +129,8 @@ class Env:
         )
         fault = ~sound
         faults, last_fault = before.faults, before.last_fault
-        if might_hold(fault):
+        some_fault = might_hold(fault)
+        if some_fault:
             faults, last_fault = faults + fault, self._remember_faults(before, action, sound)
             # The action may be what was not finite.
             action = torch.where(sound, action, 0.0)
@@ -137,12 +140,12 @@ class Env:
         final_obs = _joined(self.task.observation(measured, action))
         terms = self.task.reward_terms(measured, action)
         term_values = _joined(terms)
-        if might_hold(fault):
+        if some_fault:
             term_values = torch.where(sound, term_values, 0.0)
         fallen = self.task.fallen(measured)
         terminated = fault if fallen is None else fault | fallen.reshape(-1, 1)
-        clock = before.clock + 1
-        truncated = clock >= self.horizon
+        clock = before.clock + self._one
+        truncated = clock >= self._horizon
 
         self._worlds = Worlds(
             joint_q, joint_qd, final_obs, action, clock, before.parameter, before.strength, faults, last_fault
@@ -162,7 +165,7 @@ class Env:
 
     def _begin_episodes(self, done: Tensor, ended: Worlds) -> Worlds:
         """Fresh starts where an episode is done; elsewhere nothing changes, gradients included."""
-        start = self._next_start()
+        start = self._fresh_starts(done)
         return Worlds(
             torch.where(done, start.joint_q, ended.joint_q),
             torch.where(done, start.joint_qd, ended.joint_qd),
@@ -181,7 +184,7 @@ class Env:
         Inside a CUDA graph's capture this comes first, so that every replay draws starts of its own.
         """
         self._worlds = self.worlds.detach()
-        if self._round > 0 or _capturing(self.device):
+        if self.device.type == "cuda":
             self._draw_starts()
         return self._worlds.observation
 
@@ -215,7 +218,7 @@ class Env:
         return {
             "worlds": self.worlds.clone().tensors(),
             "starts": {name: tensor.clone() for name, tensor in starts.items()},
-            "round": self._round,
+            "used": self._used,
             "generator": self.generator.get_state(),
         }
 
@@ -231,7 +234,7 @@ class Env:
         self._worlds = worlds
         self._starts = Starts(**{name: tensor.to(self.device).clone() for name, tensor in saved["starts"].items()})
         self._starts_captured = False
-        self._round = saved["round"]
+        self._used = saved["used"]
         self.generator.set_state(saved["generator"].cpu())
         return worlds.observation
 
@@ -264,31 +267,33 @@ class Env:
             record = torch.cat([before.joint_q, before.joint_qd, action, before.parameter, before.strength], dim=1)
             return torch.where(sound, before.last_fault, record)
 
-    def _next_start(self) -> Starts:
-        """A fresh start for every world, used by those whose episode ends in this step."""
+    def _fresh_starts(self, done: Tensor) -> Starts:
+        """A row per world, a start that was never used before in those that are done."""
         assert self._starts is not None
         if _capturing(self.device) and not self._starts_captured:
             raise RuntimeError("call env.detach() first inside the capture, or every replay repeats the same starts")
-        if self._round == self._starts.rounds:
+        # The GPU is not asked how many are done: each step takes a row for every world.
+        needed = self.num_worlds if done.is_cuda else int(done.sum())
+        if self._used + needed > self._starts.count:
             self._draw_starts()
-        self._round += 1
-        return self._starts.round(self._round - 1)
+        first, self._used = self._used, self._used + needed
+        if done.is_cuda:
+            return self._starts.rows(first, needed)
+        return self._starts.select((first - 1 + done.squeeze(1).cumsum(0)).clamp_(min=0))
 
     @torch.no_grad()
     def _draw_starts(self) -> None:
         task, model, rows = self.task, self.task.model, self.num_worlds
-        rounds = max(1, min(START_ROUNDS, STARTS_AT_ONCE // rows))
-        count = rounds * rows
+        count = rows * max(1, min(START_ROUNDS, STARTS_AT_ONCE // rows))
         state = task.start.draw(model, count, self.generator if self.stochastic_start else None, self._like)
         previous_action = self._like.new_zeros(count, self.num_actions)
         observation = _joined(task.observation(task.measure(state), previous_action))
         parameter = strength = self._like.new_zeros(count, 0)
         if self.randomize is not None:
             parameter, strength = self.randomize.draw(model, count, self.generator, self._like)
-        parts = (state.joint_q, state.joint_qd, observation, parameter, strength)
-        self._starts = Starts(*(part.view(rounds, rows, -1) for part in parts))
+        self._starts = Starts(state.joint_q, state.joint_qd, observation, parameter, strength)
         self._starts_captured = _capturing(self.device)
-        self._round = 0
+        self._used = 0
 
     @torch.no_grad()
     def _dry_run(self, nominal: State) -> dict[str, slice]:

@@ -42,8 +42,8 @@ def guarded_step(
 def is_sound(joint_q: Tensor, joint_qd: Tensor) -> Tensor:
     """(num_worlds, 1) False where a number is NaN or beyond BOUND."""
     # The largest magnitude of a row is NaN if one of its numbers is, and no comparison with NaN holds.
-    largest = [torch.linalg.vector_norm(part, float("inf"), dim=1, keepdim=True) for part in (joint_q, joint_qd)]
-    return torch.maximum(*largest) <= BOUND
+    largest_q, largest_qd = (part.abs().amax(dim=1, keepdim=True) for part in (joint_q, joint_qd))
+    return torch.maximum(largest_q, largest_qd) <= BOUND
 
 
 def might_hold(mask: Tensor) -> bool:

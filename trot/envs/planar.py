@@ -27,8 +27,10 @@ class Planar:
 def measure_planar(state: State) -> Planar:
     """From joint_q = x, z, pitch, hinges."""
     hinges = state.joint_q.shape[1] - 3
-    _, height, pitch, joints = torch.split(state.joint_q, [1, 1, 1, hinges], dim=1)
-    forward_speed, vertical_speed, pitch_rate, joint_rates = torch.split(state.joint_qd, [1, 1, 1, hinges], dim=1)
+    _, height, pitch, joints = torch.split_with_sizes(state.joint_q, [1, 1, 1, hinges], dim=1)
+    forward_speed, vertical_speed, pitch_rate, joint_rates = torch.split_with_sizes(
+        state.joint_qd, [1, 1, 1, hinges], dim=1
+    )
     return Planar(height, pitch, joints, forward_speed, vertical_speed, pitch_rate, joint_rates)
 
 

@@ -21,7 +21,7 @@ def frame(quaternion: Tensor, up_axis: str, forward_axis: str) -> tuple[Tensor, 
     table = _frame_table(up_axis, forward_axis, quaternion.dtype, quaternion.device)
     # Not a matrix product: for one this small, the libraries' threads cost more than the numbers.
     entries = (products.unsqueeze(2) * table).sum(dim=1)
-    matrix, up, forward = torch.split(entries, [9, 1, 2], dim=1)
+    matrix, up, forward = torch.split_with_sizes(entries, [9, 1, 2], dim=1)
     return matrix, up, forward
 
 

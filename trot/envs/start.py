@@ -46,21 +46,28 @@ class Start:
         joint_qd = joint_q.new_zeros(count, model.num_dofs)
         if generator is None:
             return State(joint_q, joint_qd)
+        joint_q += constant(self._half_widths(model), like) * _uniform(joint_q.shape, generator, like)
         joint_qd += self.velocity_noise * _uniform(joint_qd.shape, generator, like)
         for kind, q, dof in zip(model.joint_type, model.joint_q_start, model.joint_dof_start, strict=True):
             if kind == JointType.FREE:
-                self._draw_free(joint_q[:, q : q + 7], joint_qd[:, dof : dof + 6], generator)
-            elif kind != JointType.BALL:
-                joint_q[:, q] += self.joint_noise * _uniform(joint_q[:, q].shape, generator, like)
+                self._turn_free(joint_q[:, q : q + 7], joint_qd[:, dof : dof + 6], generator)
         return State(joint_q, joint_qd)
 
-    def _draw_free(self, q: Tensor, qd: Tensor, generator: torch.Generator) -> None:
+    def _half_widths(self, model: Model) -> tuple[float, ...]:
+        """Of the noise on each number of joint_q; quaternions are turned instead."""
+        widths: list[float] = []
+        for kind in model.joint_type:
+            plain = self.position_noise if kind == JointType.FREE else self.joint_noise
+            widths += [plain] * JointType(kind).num_plain + [0.0] * (4 * JointType(kind).has_quaternion)
+        return tuple(widths)
+
+    def _turn_free(self, q: Tensor, qd: Tensor, generator: torch.Generator) -> None:
+        """Turn a free joint by a random rotation, and read the velocities that were drawn for it as a twist."""
         position, rotation = q[:, :3], q[:, 3:]
-        position += self.position_noise * _uniform(position.shape, generator, q)
         axis = torch.nn.functional.normalize(_uniform(position.shape, generator, q), dim=1)
         half_angle = self.angle_noise / 2 * _uniform((len(q), 1), generator, q)
         rotation.copy_(multiply(rotation, torch.cat([half_angle.cos(), half_angle.sin() * axis], dim=1)))
-        # The twist that was drawn, as MuJoCo's coordinates: the origin's velocity, and turning in body axes.
+        # MuJoCo's coordinates of a twist: the origin's velocity, and turning in body axes.
         moving, turning = qd[:, :3].clone(), qd[:, 3:].clone()
         qd[:, :3] = moving + torch.linalg.cross(turning, position)
         qd[:, 3:] = rotate_back(frame(rotation, "z", "x")[0], turning)

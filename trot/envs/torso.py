@@ -40,11 +40,13 @@ class Torso:
 def measure_torso(state: State, target_distance: float, up_axis: str = "z", forward_axis: str = "x") -> Torso:
     """The target lies on the ground, that far along x from where the nominal start stands."""
     # Each state tensor is split once: the backward pass then joins the parts once, instead of adding up slices.
-    place, height, rotation, joints = torch.split(state.joint_q, [2, 1, 4, state.joint_q.shape[1] - 7], dim=1)
-    velocity, turning, joint_rates = torch.split(state.joint_qd, [3, 3, state.joint_qd.shape[1] - 6], dim=1)
+    place, height, rotation, joints = torch.split_with_sizes(
+        state.joint_q, [2, 1, 4, state.joint_q.shape[1] - 7], dim=1
+    )
+    velocity, turning, joint_rates = torch.split_with_sizes(state.joint_qd, [3, 3, state.joint_qd.shape[1] - 6], dim=1)
     matrix, up, forward = frame(rotation, up_axis, forward_axis)
     to_target = constant((target_distance, 0.0), place) - place
-    distance = to_target.norm(dim=1, keepdim=True)
+    distance = torch.linalg.vector_norm(to_target, dim=1, keepdim=True)
     return Torso(
         height=height,
         rotation=rotation,
@@ -75,7 +77,7 @@ def torso_observation(torso: Torso) -> dict[str, Tensor]:
 def height_bonus(height: Tensor, wanted: float, reach: float, gain: float) -> Tensor:
     """Linear above the wanted height, up to `reach` above it; below, a penalty that grows with the square."""
     above = (height - wanted).clamp(-1, reach)
-    return torch.where(above < 0, -200 * above.square(), gain * above)
+    return torch.where(above < 0, -200 * above, gain) * above
 
 
 def squared_norm(action: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ class Worlds:
 
 @dataclass(frozen=True, eq=False)
 class Starts:
-    """Episode starts for some steps ahead, (rounds, num_worlds, ...): drawing one costs as many launches as many."""
+    """Episode starts in store, one row each: drawing one takes as many operations as drawing many."""
 
     joint_q: Tensor
     joint_qd: Tensor
@@ -59,12 +59,18 @@ class Starts:
     strength: Tensor
 
     @property
-    def rounds(self) -> int:
+    def count(self) -> int:
         return len(self.joint_q)
 
-    def round(self, index: int) -> Starts:
-        """One start per world."""
-        return Starts(*(tensor[index] for tensor in self.tensors().values()))
+    def map(self, change: Callable[[Tensor], Tensor]) -> Starts:
+        return Starts(**{name: change(tensor) for name, tensor in self.tensors().items()})
+
+    def rows(self, first: int, count: int) -> Starts:
+        return self.map(lambda tensor: tensor[first : first + count])
+
+    def select(self, index: Tensor) -> Starts:
+        # Parameters have no columns where physics is the same everywhere.
+        return self.map(lambda tensor: tensor.index_select(0, index) if tensor.shape[1] else tensor)
 
     def tensors(self) -> dict[str, Tensor]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
