@@ -18,6 +18,9 @@ DIFFERENCE = {"actions": 1e-5, "joint_q": 1e-6, "joint_qd": 1e-6}
 """Step of the central differences; two of them, at this and at half of it, give a fourth-order estimate. An action
 does less than a displacement, so that rounding asks for a longer step."""
 
+SMOOTH = 3e-7
+"""How far slopes may drift when the step is halved, relative to the largest of the world, to count as smooth."""
+
 NUDGE = 1e-4
 """A fresh start may lie exactly at a joint's limit, which is a kink: every window begins this far from where it was."""
 
@@ -161,16 +164,28 @@ def check_task_gradients(env: Env, windows: Windows, settings: TaskCheckSettings
     generator = torch.Generator().manual_seed(settings.seed + 1)
     rows = []
     with torch.no_grad():
+        here = rewards(zeros)
         for (name, zero), gradient in zip(zeros.items(), gradients, strict=True):
-            found, coarse, fine = list[Tensor](), list[Tensor](), list[Tensor]()
+            found, coarse, fine = list[Tensor](), list[_Differences](), list[_Differences]()
             for _ in range(settings.directions):
                 direction = torch.randn(zero.shape, generator=generator, dtype=torch.float64)
                 found.append(_per_world(gradient * direction))
-                for slopes, h in ((coarse, DIFFERENCE[name]), (fine, DIFFERENCE[name] / 2)):
+                for differences, h in ((coarse, DIFFERENCE[name]), (fine, DIFFERENCE[name] / 2)):
                     above, below = (rewards({**zeros, name: sign * h * direction}) for sign in (1, -1))
-                    slopes.append((above - below) / (2 * h))
-            rows.append(_row(name, *(torch.stack(slopes) for slopes in (found, coarse, fine))))
+                    differences.append(_Differences((above - below) / (2 * h), (above - 2 * here + below) / h))
+            rows.append(_row(name, torch.stack(found), _stacked(coarse), _stacked(fine)))
     return rows
+
+
+@dataclass(frozen=True)
+class _Differences:
+    slope: Tensor
+    bend: Tensor
+    """Slope above minus slope below."""
+
+
+def _stacked(differences: list[_Differences]) -> _Differences:
+    return _Differences(torch.stack([d.slope for d in differences]), torch.stack([d.bend for d in differences]))
 
 
 def _per_world(values: Tensor) -> Tensor:
@@ -178,11 +193,13 @@ def _per_world(values: Tensor) -> Tensor:
     return values.sum(dim=-1) if values.dim() == 2 else values.sum(dim=(0, 2))
 
 
-def _row(name: str, found: Tensor, coarse: Tensor, fine: Tensor) -> TaskRow:
-    expected = fine + (fine - coarse) / 3
+def _row(name: str, found: Tensor, coarse: _Differences, fine: _Differences) -> TaskRow:
+    expected = fine.slope + (fine.slope - coarse.slope) / 3
     scale = expected.abs().amax(dim=0, keepdim=True).clamp(min=1e-9)
-    # On smooth ground the two differences agree to the square of their step; across a kink they do not.
-    smooth = (fine - coarse).abs() <= 1e-6 * scale
+    # On smooth ground slopes agree and bends halve with the step. A kink within the step breaks one of the two: far
+    # from the middle the first, close to it the second.
+    drift = torch.maximum((fine.slope - coarse.slope).abs(), (2 * fine.bend - coarse.bend).abs())
+    smooth = drift <= SMOOTH * scale
     error = torch.where(smooth, (found - expected).abs() / scale, 0.0)
     error[~expected.isfinite() | ~found.isfinite()] = torch.inf
     return TaskRow(name, float(found.abs().max()), float(error.max()), int(smooth.sum()), int((~smooth).sum()))

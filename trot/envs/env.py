@@ -309,14 +309,15 @@ class Env:
             width = 1 if tensor.dim() == 1 else tensor.shape[1]
             layout[part] = slice(begin, begin + width)
             begin += width
-        for term, tensor in self.task.reward_terms(measured, action).items():
+        terms = self.task.reward_terms(measured, action)
+        for term, tensor in terms.items():
             _require(tensor, f"{name}.reward_terms()['{term}']", (2, 1))
         _require(self.task.control(action), f"{name}.control()", (2, self.task.model.num_controls))
         fallen = self.task.fallen(measured)
         if fallen is not None:
             _require(fallen, f"{name}.fallen()", (2, 1))
-        if not layout:
-            raise ValueError(f"{name}.observation() is empty; a policy needs something to see")
+        if not layout or not terms:
+            raise ValueError(f"{name}.{'reward_terms' if layout else 'observation'}() is empty")
         return layout
 
 
@@ -328,11 +329,11 @@ def _require(tensor: Any, what: str, shape: tuple[int, int | None]) -> None:
     rows, columns = shape
     wanted = f"(num_worlds, {'width' if columns is None else columns})"
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"{what} must be a tensor {wanted}, not {type(tensor).__name__}")
+        raise ValueError(f"{what} must be a tensor {wanted}, not {type(tensor).__name__}")
     found = (*tensor.shape, 1) if tensor.dim() == 1 else tuple(tensor.shape)
     if len(found) != 2 or found[0] != rows or columns not in (None, found[1]):
-        shown = tuple("num_worlds" if size == rows else size for size in tensor.shape)
-        raise ValueError(f"{what} must be {wanted}, not {shown}")
+        shown = ", ".join("num_worlds" if size == rows else str(size) for size in tensor.shape)
+        raise ValueError(f"{what} must be {wanted}, not ({shown})")
 
 
 def _capturing(device: torch.device) -> bool:

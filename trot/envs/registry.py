@@ -81,6 +81,9 @@ def _from_file(spec: str) -> Task[Any]:
     module = importlib.util.module_from_spec(loaded)
     # Dataclasses of the file look their module up by name.
     sys.modules[module_name] = module
+    # What lies beside the file can be imported by it, as if Python ran it.
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.append(str(path.resolve().parent))
     loaded.loader.exec_module(module)
     found = getattr(module, wanted, None)
     if not (isinstance(found, type) and issubclass(found, Task)):

@@ -28,9 +28,13 @@ class Task(ABC, Generic[Measured]):
     """
 
     summary: ClassVar[str]
-    """One line for `trot tasks`."""
+    """One line for `trot tasks` and `trot try`; the class's docstring gives it where it is left out."""
     robot: ClassVar[str | os.PathLike[str]]
     """MJCF or URDF."""
+    ground: ClassVar[bool] = False
+    """Add the plane z = 0 where the file has none, as no URDF has."""
+    floating_base: ClassVar[bool] = False
+    """Give the first body a free joint."""
     start: ClassVar[Start] = Start()
     dt: ClassVar[float] = 1 / 60
     """Seconds between two actions."""
@@ -38,6 +42,11 @@ class Task(ABC, Generic[Measured]):
     """Physics steps in that time."""
     horizon: ClassVar[int] = 1000
     """Actions in an episode."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not hasattr(cls, "summary"):
+            cls.summary = (cls.__doc__ or cls.__name__).partition("\n")[0].rstrip(".")
 
     def __init__(self) -> None:
         self.model = self.load_robot()
@@ -49,8 +58,9 @@ class Task(ABC, Generic[Measured]):
         return self.model.num_controls
 
     def load_robot(self) -> Model:
-        """Override to pass options of load_model, such as ground=True for a URDF."""
-        return load_once(os.fspath(self.robot))
+        if not hasattr(self, "robot"):
+            raise ValueError(f"{type(self).__name__} has no robot: set it to the path of an MJCF or URDF file")
+        return load_once(os.fspath(self.robot), self.ground, self.floating_base)
 
     def control(self, action: Tensor) -> Tensor:
         """Actions, (worlds, num_actions) in [-1, 1], to the controls of the robot's actuators."""
@@ -74,6 +84,6 @@ class Task(ABC, Generic[Measured]):
 
 
 @functools.cache
-def load_once(robot: str) -> Model:
+def load_once(robot: str, ground: bool, floating_base: bool) -> Model:
     """Environments of the same robot share its model and so its compiled kernels."""
-    return load_model(robot)
+    return load_model(robot, ground=ground, floating_base=floating_base)

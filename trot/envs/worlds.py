@@ -70,7 +70,7 @@ class Starts:
 
     def select(self, index: Tensor) -> Starts:
         # Parameters have no columns where physics is the same everywhere.
-        return self.map(lambda tensor: tensor.index_select(0, index) if tensor.shape[1] else tensor)
+        return self.map(lambda tensor: tensor.index_select(0, index) if tensor.shape[1] else tensor[: len(index)])
 
     def tensors(self) -> dict[str, Tensor]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
