@@ -63,11 +63,12 @@ def replay_fault(arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
-    """Measure the simulation's speed, forward and backward."""
+    """Measure the speed of the simulation (`trot bench`) or of the environments (`trot bench env`)."""
     try:
+        from bench.env import EnvBenchSettings, run_env_bench
         from bench.step import BenchSettings, run_bench
     except ModuleNotFoundError as error:
-        if error.name not in ("bench", "bench.step"):
+        if error.name not in ("bench", "bench.env", "bench.step"):
             raise
         print(
             "trot bench: the benchmarks live in trot's repository, not in the installed package.\n"
@@ -76,6 +77,10 @@ def bench(arguments: list[str]) -> int:
         )
         return 2
 
+    if arguments[:1] == ["env"]:
+        description = "Measure the environments, and what they add to the physics."
+        run_env_bench(tyro.cli(EnvBenchSettings, prog="trot bench env", description=description, args=arguments[1:]))
+        return 0
     run_bench(tyro.cli(BenchSettings, prog="trot bench", description=bench.__doc__, args=arguments))
     return 0
 
