@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 
 import tyro
 
-from trot.sim.errors import NonFiniteError
+from trot.sim.errors import GradientError, NonFiniteError
 
-DESCRIPTION = "Parallel differentiable simulation of articulated bodies. `trot --version` prints the version."
+DESCRIPTION = "Robots that learn through gradients of their simulation. `trot --version` prints the version."
 
 
 def tasks(arguments: list[str]) -> int:
@@ -46,15 +47,62 @@ def check(arguments: list[str]) -> int:
     return 0 if run_check(settings) else 1
 
 
+def train(arguments: list[str]) -> int:
+    """Teach a policy by gradients through the simulation."""
+    from trot.learn.train import parse_settings
+    from trot.learn.train import train as start
+
+    start(parse_settings(arguments))
+    return 0
+
+
+def resume(arguments: list[str]) -> int:
+    """Go on with a run as if it had never stopped."""
+    from trot.learn.train import resume as go_on
+
+    def read(run: tyro.conf.Positional[Path], device: str = "auto") -> None:
+        """Go on with a run.
+
+        Args:
+            run: The run folder.
+            device: auto is the kind of device that the run began on.
+        """
+        go_on(run, device)
+
+    tyro.cli(read, prog="trot resume", description=resume.__doc__, args=arguments)
+    return 0
+
+
+def evaluate(arguments: list[str]) -> int:
+    """Play episodes with a trained policy, and print returns, lengths and falls."""
+    from trot.learn.evaluate import eval_command
+
+    return eval_command(arguments)
+
+
+def export(arguments: list[str]) -> int:
+    """Write a trained policy as ONNX and TorchScript, and check that they agree with it."""
+    from trot.learn.export import export_command
+
+    return export_command(arguments)
+
+
+def list_runs(arguments: list[str]) -> int:
+    """List runs with their best returns."""
+    from trot.list_runs import list_command
+
+    return list_command(arguments)
+
+
 def replay_fault(arguments: list[str]) -> int:
-    """Run the step again in which a world blew up, and say where it began."""
-    from trot.envs.replay import replay_fault as replay
+    """Run again where a world blew up or a gradient failed, and say where it began."""
+    from trot.learn.replay import replay_fault as replay
 
     def read(path: tyro.conf.Positional[str]) -> None:
         """Print what went wrong.
 
         Args:
-            path: A file that Fault.save() wrote.
+            path: A file that Fault.save() or a stopped run wrote.
         """
         print(replay(path))
 
@@ -96,6 +144,11 @@ def demo(arguments: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "tasks": tasks,
     "try": try_task,
+    "train": train,
+    "resume": resume,
+    "eval": evaluate,
+    "export": export,
+    "list": list_runs,
     "check": check,
     "replay-fault": replay_fault,
     "bench": bench,
@@ -117,7 +170,7 @@ def main(arguments: list[str] | None = None) -> int:
         return COMMANDS[name](rest)
     except KeyboardInterrupt:
         return 130
-    except (FileNotFoundError, ValueError, NonFiniteError) as error:
+    except (FileNotFoundError, ValueError, NonFiniteError, GradientError) as error:
         print(f"trot {name}: {_message(error)}", file=sys.stderr)
         return 2
 

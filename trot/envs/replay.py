@@ -1,13 +1,11 @@
-"""`trot replay-fault`: run the step again in which a world blew up, and say where it began."""
+"""Running the step again in which a world blew up, to say where it began."""
 
 from __future__ import annotations
-
-import os
 
 import torch
 from torch import Tensor
 
-from trot.envs.fault import Fault, load_fault
+from trot.envs.fault import Fault
 from trot.envs.guard import BOUND
 from trot.envs.registry import make_task
 from trot.envs.task import Task
@@ -19,9 +17,8 @@ from trot.sim.state import State
 from trot.sim.step import step
 
 
-def replay_fault(path: str | os.PathLike[str]) -> str:
+def explain_fault(fault: Fault) -> str:
     """What went wrong, in words: in the precision it happened in, and then in float64."""
-    fault = load_fault(path)
     task = make_task(fault.task)
     lines = [f"{fault.task}, world {fault.world}: {_size(fault)}"]
     for dtype in dict.fromkeys([fault.joint_q.dtype, torch.float64]):

@@ -16,3 +16,7 @@ class NonFiniteError(ArithmeticError):
             f"world {world} becomes non-finite {when}, first in dof '{dof}'{others}. Usual causes: a substep too long "
             "for the stiffest contact, spring or damper (raise substeps), or controls far out of range."
         )
+
+
+class GradientError(ArithmeticError):
+    """Learning stopped because a gradient was not finite."""

@@ -1,0 +1,170 @@
+"""`trot eval`: how well an agent does, over episodes that all count once.
+
+One episode per world, the first: were the next ones counted until some number is reached, short ones would be
+over-represented. PyTorch is imported when it is needed, so that the command line's help answers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tyro
+
+from trot.runs import RunFolder
+
+if TYPE_CHECKING:
+    import torch
+
+    from trot.envs.task import Task
+    from trot.learn.agent import Agent
+
+SECONDS_BETWEEN_LINES = 5.0
+SMALL_NETWORK = 1_000_000
+"""Parameters up to which more threads of PyTorch gain less than they take from the threads of the physics."""
+NOISE_STREAM = 1_000_003
+"""Added to the seed for the policy's noise: the starts of episodes come from the seed itself."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One episode per world."""
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    falls: int
+    """Episodes that a fall ended."""
+    faults: int
+    """Episodes that ended because the world blew up."""
+
+    @property
+    def mean_return(self) -> float:
+        return statistics.fmean(self.returns)
+
+    @property
+    def std_return(self) -> float:
+        return statistics.stdev(self.returns) if len(self.returns) > 1 else 0.0
+
+    @property
+    def min_return(self) -> float:
+        return min(self.returns)
+
+    @property
+    def max_return(self) -> float:
+        return max(self.returns)
+
+    @property
+    def mean_length(self) -> float:
+        return statistics.fmean(self.lengths)
+
+
+@dataclass
+class EvalSettings:
+    """Play episodes with a trained policy."""
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder."""
+    checkpoint: str = "best"
+    episodes: int = 128
+    """As many worlds, one episode each."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: CUDA where there is a device."""
+    seed: int = 1000
+    """Of the starts and of the policy's noise."""
+
+
+def eval_command(arguments: list[str]) -> int:
+    """Play episodes with a trained policy, without and with its noise, and print the returns."""
+    settings = tyro.cli(EvalSettings, prog="trot eval", description=eval_command.__doc__, args=arguments)
+
+    import torch
+
+    from trot.learn.agent import load_agent
+
+    run = RunFolder.open(settings.run)
+    agent = load_agent(run, settings.checkpoint)
+    device = settings.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    task = str(run.settings["task"])
+    print(f"{task}: checkpoint {settings.checkpoint} of {settings.run}, {settings.episodes} episodes each, on {device}")
+    print(f"{'':<13}{'return':>10}{'std':>10}{'min':>10}{'max':>10}{'length':>8}{'falls':>7}{'faults':>8}")
+    for name, stochastic in (("deterministic", False), ("stochastic", True)):
+        result = evaluate(agent, task, settings.episodes, device, settings.seed, stochastic, show_progress=True)
+        numbers = (result.mean_return, result.std_return, result.min_return, result.max_return)
+        print(
+            f"{name:<13}{''.join(f'{number:>10.1f}' for number in numbers)}{result.mean_length:>8.1f}"
+            f"{result.falls:>7}{result.faults:>8}"
+        )
+    return 0
+
+
+def evaluate(
+    agent: Agent,
+    task_name: str | Task[Any],
+    episodes: int = 128,
+    device: str | torch.device = "cpu",
+    seed: int = 1000,
+    stochastic: bool = False,
+    show_progress: bool = False,
+) -> Evaluation:
+    """Play this many episodes from random starts; stochastic: with the policy's noise, else its mean.
+
+    The same seed gives the same starts with and without noise. The agent itself stays where it is. show_progress
+    writes a line to stderr every few seconds.
+    """
+    import torch
+
+    from trot.envs.registry import make_env
+
+    if episodes < 1:
+        raise ValueError(f"episodes must be at least 1, not {episodes}")
+    env = make_env(task_name, episodes, device, seed)
+    agent.require_fit(env)
+    player = copy.deepcopy(agent).to(env.device)
+    generator = torch.Generator(env.device).manual_seed(seed + NOISE_STREAM)
+    returns = torch.zeros(episodes, dtype=torch.float64, device=env.device)
+    lengths = torch.zeros(episodes, dtype=torch.int64, device=env.device)
+    fell, blew_up = (torch.zeros(episodes, dtype=torch.bool, device=env.device) for _ in range(2))
+    running = torch.ones_like(fell)
+    told = time.monotonic()
+    with torch.no_grad(), _threads_for(player):
+        observation, _ = env.reset()
+        for step in range(1, env.horizon + 1):
+            noise = None
+            if stochastic:
+                noise = torch.randn(episodes, env.num_actions, generator=generator, dtype=env.dtype, device=env.device)
+            observation, reward, terminated, truncated, info = env.step(player(observation, noise))
+            returns += torch.where(running, reward, 0.0)
+            lengths += running
+            blew_up |= running & info["fault"]
+            fell |= running & terminated & ~info["fault"]
+            running &= ~(terminated | truncated)
+            if not running.any():
+                break
+            if show_progress and time.monotonic() - told >= SECONDS_BETWEEN_LINES:
+                told = time.monotonic()
+                ended = episodes - int(running.sum())
+                print(f"step {step} of {env.horizon}: {ended} of {episodes} episodes ended", file=sys.stderr)
+    return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), int(fell.sum()), int(blew_up.sum()))
+
+
+@contextlib.contextmanager
+def _threads_for(agent: Agent) -> Iterator[None]:
+    """PyTorch on one thread while a small network plays, and then on as many as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    if sum(parameter.numel() for parameter in agent.parameters()) <= SMALL_NETWORK:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,51 @@
+"""Discounted returns in windows of steps, where episodes may end and others begin. Tensors are (steps, worlds)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def episode_start(done: Tensor) -> Tensor:
+    """For every step, the step of the window that its episode began in; 0 also for what began before the window."""
+    steps = torch.arange(len(done), device=done.device).unsqueeze(1)
+    begins = torch.zeros_like(done, dtype=torch.int64)
+    begins[1:] = torch.where(done[:-1], steps[1:], 0)
+    return begins.cummax(dim=0).values
+
+
+def policy_loss(reward: Tensor, next_value: Tensor, done: Tensor, gamma: float) -> Tensor:
+    """Minus the mean discounted return, cut at the end of the window and completed there by the value function.
+
+    next_value is the value after each step, already 0 where the episode fell. It counts where an episode ended and in
+    the last step. Discounting begins anew with each episode. Divided by steps times worlds.
+    """
+    age = torch.arange(len(done), device=done.device).unsqueeze(1) - episode_start(done)
+    discount = gamma ** age.to(reward.dtype)
+    cut = done.clone()
+    cut[-1] = True
+    return -(discount * (reward + torch.where(cut, gamma * next_value, 0.0))).mean()
+
+
+def td_lambda(reward: Tensor, next_value: Tensor, done: Tensor, gamma: float, lam: float) -> Tensor:
+    """Targets for the value function: exponential averages over returns of 1, 2, ... steps, cut as in policy_loss."""
+    targets = torch.empty_like(reward)
+    # Beyond the last step there is only the value; where an episode ends, likewise.
+    following = next_value[-1]
+    for t in reversed(range(len(reward))):
+        mixed = torch.lerp(next_value[t], following, lam)
+        following = torch.add(reward[t], torch.where(done[t], next_value[t], mixed), alpha=gamma)
+        targets[t] = following
+    return targets
+
+
+def finished_returns(reward: Tensor, done: Tensor, so_far: Tensor) -> tuple[Tensor, Tensor]:
+    """The undiscounted return up to each step since its episode began, and what the next window goes on from.
+
+    so_far: (worlds,) what the episodes that run into the window have collected before it.
+    """
+    collected = torch.empty_like(reward)
+    for t in range(len(reward)):
+        collected[t] = so_far = so_far + reward[t]
+        so_far = torch.where(done[t], 0.0, so_far)
+    return collected, so_far

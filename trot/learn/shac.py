@@ -1,0 +1,333 @@
+"""Short-Horizon Actor-Critic: a policy learns from gradients through short windows of simulation.
+
+One iteration, top to bottom in this file:
+
+    rollout         h steps in every world from where the last window ended, with gradients through physics, observation
+                    and policy; the target critic values what lies beyond the window
+    improve_policy  one backward pass, clip, one step of Adam
+    fit_critic      TD(lambda) targets from the window's rewards; some passes of mini-batches
+    finish          statistics, the best policy so far, target critic, one row of metrics
+
+No part asks the device for an answer, so that on CUDA each is captured in a graph once and then replayed
+(graphs.py). All that lasts from one iteration to the next lives in tensors that are changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trot.envs.env import Env
+from trot.learn.networks import Critic, Policy, move_towards
+from trot.learn.normalizer import Normalizer
+from trot.learn.returns import finished_returns, policy_loss, td_lambda
+from trot.learn.settings import ShacSettings
+from trot.learn.threads import one_torch_thread
+from trot.sim.state import State
+
+RETURN_WINDOW = 100
+"""Finished episodes that the reported return is a mean of, about."""
+
+STEEP = 1e3
+"""A world whose state adjoint exceeds this has a gradient that chaos or stiffness has taken over."""
+
+METRICS = (
+    "episode_return",
+    "episode_length",
+    "episodes",
+    "reward",
+    "policy_loss",
+    "value_loss",
+    "gradient_norm",
+    "adjoint_first",
+    "adjoint_median",
+    "adjoint_last",
+    "steep_worlds",
+    "faults",
+    "best_return",
+    "stopped",
+)
+
+
+@dataclass
+class Window:
+    """What a rollout leaves for the rest of its iteration, (horizon, worlds, ...)."""
+
+    inputs: Tensor
+    """Normalised observations that the policy saw."""
+    seen: list[Tensor]
+    """Observations as they came, the one behind the window included."""
+    states: list[State]
+    """After each step, before any reset: they keep their adjoints."""
+    reward: Tensor
+    next_value: Tensor
+    """Of the target critic after each step; 0 after a fall."""
+    done: Tensor
+    loss: Tensor
+
+
+class Shac:
+    """Policy, value functions and the worlds they learn in."""
+
+    def __init__(self, env: Env, settings: ShacSettings, seed: int = 0) -> None:
+        self.env, self.settings = env, settings
+        self.device = env.device
+        observations, actions = env.num_observations, env.num_actions
+        with torch.random.fork_rng(devices=[]), one_torch_thread():
+            torch.manual_seed(seed)
+            self.policy = Policy(
+                observations, actions, settings.actor_hidden, settings.policy, settings.initial_log_std
+            ).to(self.device, env.dtype)
+            self.critic = Critic(observations, settings.critic_hidden).to(self.device, env.dtype)
+        self.target_critic = Critic(observations, settings.critic_hidden).to(self.device, env.dtype)
+        self.target_critic.load_state_dict(self.critic.state_dict())
+        self.target_critic.requires_grad_(False)
+        self.best_policy = Policy(observations, actions, settings.actor_hidden, settings.policy).to(
+            self.device, env.dtype
+        )
+        self.best_policy.load_state_dict(self.policy.state_dict())
+        self.best_policy.requires_grad_(False)
+        self.normalizer, self.best_normalizer = (Normalizer(observations).to(self.device) for _ in range(2))
+        self.policy_optimizer = _adam(self.policy, settings)
+        self.critic_optimizer = _adam(self.critic, settings)
+        # Another stream of numbers than the starts of episodes, which come from the environment's own.
+        self.generator = torch.Generator(self.device).manual_seed(seed + 1_000_003)
+
+        def zero(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=env.dtype, device=self.device)
+
+        self.iteration = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.collected, self.age = zero(env.num_worlds), zero(env.num_worlds)
+        self.mean_return, self.mean_length, self.episodes = zero(), zero(), zero()
+        self.best_return = torch.full_like(self.mean_return, -torch.inf)
+        self.stopped = torch.zeros((), dtype=torch.bool, device=self.device)
+        self.metrics = zero(len(METRICS))
+        self.offending_noise = zero(settings.horizon, env.num_worlds, actions)
+        env.reset()
+        self.start = env.worlds.clone()
+        self.offending_start = env.worlds.clone()
+
+    def iterate(self) -> None:
+        """One iteration. The result is in the networks and in self.metrics."""
+        self.rollout()
+        self.improve_policy()
+        self.fit_critic()
+        self.finish()
+
+    def rollout(self, noise: Tensor | None = None) -> None:
+        """Act through a window, and work out what the policy is to minimise. Noise is drawn unless it is given."""
+        env, settings = self.env, self.settings
+        env.worlds = self.start
+        observation = env.detach()
+        if noise is None:
+            shape = self.offending_noise.shape
+            noise = torch.randn(shape, generator=self.generator, dtype=env.dtype, device=self.device)
+        self.noise = noise
+        shift, scale = self._normalization()
+        inputs, seen, states, rewards, final, falls, ends = [], [observation], [], [], [], [], []
+        for sample in noise:
+            inputs.append((observation - shift) * scale)
+            observation, reward, terminated, truncated, info = env.step(self.policy(inputs[-1], sample))
+            seen.append(observation)
+            states.append(_keep_adjoint(info["final_state"]))
+            rewards.append(reward)
+            final.append(info["final_obs"])
+            falls.append(terminated)
+            ends.append(terminated | truncated)
+        reward, done = torch.stack(rewards), torch.stack(ends)
+        next_value = torch.zeros_like(reward)
+        if settings.critic:
+            value = self.target_critic((torch.stack(final) - shift) * scale)
+            next_value = torch.where(torch.stack(falls), 0.0, value)
+        loss = policy_loss(reward, next_value, done, settings.gamma)
+        self.window = Window(torch.stack(inputs).detach(), seen, states, reward, next_value, done, loss)
+
+    def improve_policy(self) -> None:
+        """Follow the gradient of the window's return."""
+        self.policy_optimizer.zero_grad()
+        self.window.loss.backward()  # type: ignore[no-untyped-call]
+        parameters = list(self.policy.parameters())
+        self.gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.max_grad_norm)
+        # A gradient that is not finite stops the run: from here on nothing changes any more.
+        first_bad = ~self.gradient_norm.isfinite() & ~self.stopped
+        self.stopped |= first_bad
+        self._remember_offence(first_bad)
+        self._set_learning_rate(self.policy_optimizer, self.settings.actor_lr)
+        self.policy_optimizer.step()
+
+    def fit_critic(self) -> None:
+        """Regress the value function on targets that the window's rewards and the target critic give."""
+        settings, window = self.settings, self.window
+        self.value_loss = torch.zeros_like(self.mean_return)
+        if not settings.critic:
+            return
+        with torch.no_grad():
+            targets = td_lambda(window.reward, window.next_value, window.done, settings.gamma, settings.td_lambda)
+        self._set_learning_rate(self.critic_optimizer, settings.critic_lr)
+        batches = list(
+            zip(window.inputs.chunk(settings.critic_batches), targets.chunk(settings.critic_batches), strict=True)
+        )
+        parameters = list(self.critic.parameters())
+        for last in [False] * (settings.critic_passes - 1) + [True]:
+            for inputs, target in batches:
+                self.critic_optimizer.zero_grad()
+                loss = torch.nn.functional.mse_loss(self.critic(inputs), target)
+                loss.backward()  # type: ignore[no-untyped-call]
+                torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
+                self.critic_optimizer.step()
+                if last:
+                    self.value_loss = self.value_loss + loss.detach() / settings.critic_batches
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """Count episodes, keep the best policy, move the target critic, and write down how it went."""
+        window, env = self.window, self.env
+        self.normalizer.update(torch.stack(window.seen))
+        self._count_episodes(window.reward, window.done)
+        improved = (self.mean_return > self.best_return) & (self.episodes > 0) & ~self.stopped
+        self.best_return.copy_(torch.where(improved, self.mean_return, self.best_return))
+        for best, now in ((self.best_policy, self.policy), (self.best_normalizer, self.normalizer)):
+            for kept, current in zip(_tensors(best), _tensors(now), strict=True):
+                kept.copy_(torch.where(improved, current, kept))
+        if self.settings.critic:
+            move_towards(self.target_critic, self.critic, self.settings.target_keep)
+        self._write_metrics(window)
+        self.iteration += 1
+        self.start.copy_(env.worlds)
+        env.worlds = self.start
+
+    def _normalization(self) -> tuple[Tensor, Tensor]:
+        if self.settings.normalize_observations:
+            return self.normalizer.affine(self.env.dtype)
+        return torch.zeros((), device=self.device), torch.ones((), device=self.device)
+
+    def _set_learning_rate(self, optimizer: torch.optim.Adam, initial: float) -> None:
+        settings = self.settings
+        progress = self.iteration / settings.iterations if settings.lr_decay else torch.zeros_like(self.mean_return)
+        rate = initial + (settings.final_lr - initial) * progress
+        optimizer.param_groups[0]["lr"].copy_(torch.where(self.stopped, 0.0, rate))
+
+    def _remember_offence(self, first_bad: Tensor) -> None:
+        """Keep what the window began from and its noise, to run it again."""
+        self.offending_noise.copy_(torch.where(first_bad, self.noise, self.offending_noise))
+        for name, kept in self.offending_start.tensors().items():
+            kept.copy_(torch.where(first_bad, getattr(self.start, name), kept))
+
+    def _count_episodes(self, reward: Tensor, done: Tensor) -> None:
+        """Running means of return and length: about the last hundred episodes count."""
+        returns, collected = finished_returns(reward, done, self.collected)
+        lengths, age = finished_returns(torch.ones_like(reward), done, self.age)
+        self.collected.copy_(collected)
+        self.age.copy_(age)
+        count = done.sum().to(reward.dtype)
+        new = count.clamp(max=RETURN_WINDOW)
+        old = torch.minimum(RETURN_WINDOW - new, self.episodes)
+        for mean, values in ((self.mean_return, returns), (self.mean_length, lengths)):
+            batch_mean = torch.where(done, values, 0.0).sum() / count.clamp(min=1)
+            mean.copy_(torch.where(count > 0, (old * mean + new * batch_mean) / (old + new).clamp(min=1), mean))
+        self.episodes += count
+
+    def _write_metrics(self, window: Window) -> None:
+        adjoint = adjoint_norms(window.states) * window.reward.numel()
+        steps = adjoint.mean(dim=1)
+        row = {
+            "episode_return": self.mean_return,
+            "episode_length": self.mean_length,
+            "episodes": self.episodes,
+            "reward": window.reward.mean(),
+            "policy_loss": window.loss,
+            "value_loss": self.value_loss,
+            "gradient_norm": self.gradient_norm,
+            "adjoint_first": steps[0],
+            "adjoint_median": steps.median(),
+            "adjoint_last": steps[-1],
+            "steep_worlds": (adjoint > STEEP).any(dim=0).to(adjoint.dtype).mean(),
+            "faults": self.env.worlds.faults.sum().to(adjoint.dtype),
+            "best_return": self.best_return,
+            "stopped": self.stopped.to(adjoint.dtype),
+        }
+        self.metrics.copy_(torch.stack([row[name].detach() for name in METRICS]))
+
+    def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Everything that lasts from one iteration to the next, but for the environment and the generators."""
+        modules = {
+            "policy": self.policy,
+            "critic": self.critic,
+            "target_critic": self.target_critic,
+            "normalizer": self.normalizer,
+            "best_policy": self.best_policy,
+            "best_normalizer": self.best_normalizer,
+        }
+        for name, module in modules.items():
+            for key, tensor in module.state_dict(keep_vars=True).items():
+                yield f"{name}.{key}", tensor
+        for name, optimizer in (("policy", self.policy_optimizer), ("critic", self.critic_optimizer)):
+            for index, state in enumerate(optimizer.state.values()):
+                for key, tensor in state.items():
+                    yield f"{name}_optimizer.{index}.{key}", tensor
+        for name in (
+            "iteration", "collected", "age", "mean_return", "mean_length", "episodes", "best_return", "stopped",
+            "offending_noise",
+        ):  # fmt: skip
+            yield name, getattr(self, name)
+        for name, tensor in self.offending_start.tensors().items():
+            yield f"offending_start.{name}", tensor
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of everything, on the CPU: with it a run goes on bit for bit."""
+        return {
+            "tensors": {name: tensor.detach().cpu().clone() for name, tensor in self.named_tensors()},
+            "env": self.env.get_state(),
+            "generator": self.generator.get_state(),
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Overwrite everything in place."""
+        for name, tensor in self.named_tensors():
+            tensor.copy_(saved["tensors"][name])
+        self.env.set_state(saved["env"])
+        self.start.copy_(self.env.worlds)
+        self.env.worlds = self.start
+        self.generator.set_state(saved["generator"].cpu())
+
+
+def _adam(network: torch.nn.Module, settings: ShacSettings) -> torch.optim.Adam:
+    """With a learning rate that is a tensor, and its state made at once: both can then be changed in place."""
+    parameters = list(network.parameters())
+    rate = torch.zeros((), device=parameters[0].device)
+    optimizer = torch.optim.Adam(
+        parameters, lr=rate, betas=settings.adam_betas, fused=True, capturable=parameters[0].is_cuda
+    )
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for state in optimizer.state.values():
+        for tensor in state.values():
+            tensor.zero_()
+    return optimizer
+
+
+def _keep_adjoint(state: State) -> State:
+    """Ask autograd to leave the gradient by this state where it can be read after the backward pass."""
+    for tensor in (state.joint_q, state.joint_qd):
+        if tensor.requires_grad:
+            tensor.retain_grad()
+    return state
+
+
+def adjoint_norms(states: list[State]) -> Tensor:
+    """(steps, worlds) norm of the loss's gradient by each world's state."""
+    squares = []
+    for tensors in ([state.joint_q for state in states], [state.joint_qd for state in states]):
+        gradients = [torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in tensors]
+        squares.append(torch.stack(gradients).square().sum(dim=2))
+    return (squares[0] + squares[1]).sqrt()
+
+
+def _tensors(module: torch.nn.Module) -> list[Tensor]:
+    return list(module.state_dict(keep_vars=True).values())

@@ -1,0 +1,207 @@
+"""The training loop around an algorithm: metrics, progress, checkpoints, Ctrl-C, and a stop where gradients fail."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trot.learn.graphs import fast_phases
+from trot.learn.normalizer import Normalizer
+from trot.learn.offence import save_offence
+from trot.learn.progress import Progress
+from trot.learn.shac import METRICS, STEEP, Shac
+from trot.learn.tensorboard import open_writer
+from trot.learn.threads import fitting_torch_threads
+from trot.runs import RunFolder
+from trot.sim.errors import GradientError
+
+LOOK_EVERY = 16
+"""Iterations between two looks at the metrics on a GPU: each look waits for it."""
+
+WRITE_EVERY = 0.5
+"""Seconds between two writes of the metrics."""
+
+Row = dict[str, float | int]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When to save and when to stop."""
+
+    save_every: int = 100
+    """Iterations between checkpoints to resume from."""
+    keep_every: int = 400
+    """Iterations between checkpoints that are kept."""
+    stop_at: float | None = None
+    """End the run when the mean return of finished episodes reaches this."""
+
+    def __post_init__(self) -> None:
+        for name in ("save_every", "keep_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+
+class Trainer:
+    """Runs iterations until the last one, and leaves a run folder that can be resumed from at any moment."""
+
+    def __init__(
+        self, run: RunFolder, shac: Shac, schedule: Schedule, iteration: int = 0, seconds: float = 0.0
+    ) -> None:
+        self.run, self.shac, self.schedule = run, shac, schedule
+        self.iteration = iteration
+        self.total = shac.settings.iterations
+        self.steps_per_iteration = shac.settings.horizon * shac.settings.num_worlds
+        self.phases = fast_phases(shac)
+        self.look_every = LOOK_EVERY if shac.device.type == "cuda" else 1
+        self.unseen: list[Tensor] = []
+        self.unwritten: list[Row] = []
+        self.last_row: Row = {}
+        self.best_saved = float(shac.best_return)
+        self.began = time.monotonic() - seconds
+        self.written = time.monotonic()
+        self.interrupted = False
+
+    def run_to_the_end(self) -> None:
+        """Train. Raises KeyboardInterrupt after a Ctrl-C and GradientError after a bad gradient, both saved."""
+        self.writer = open_writer(self.run.path, self.iteration + 1)
+        settings = self.shac.settings
+        threads = fitting_torch_threads((*settings.actor_hidden, *settings.critic_hidden))
+        with self._noticing_ctrl_c(), threads, Progress(self.total) as self.progress:
+            self.progress.update(self.iteration, {})
+            while not self._iterate():
+                pass
+        if self.writer is not None:
+            self.writer.close()
+        if self.interrupted:
+            print(f"Stopped after iteration {self.iteration}. Go on: trot resume {self.run.path}", flush=True)
+            raise KeyboardInterrupt
+        print(self._summary(), flush=True)
+
+    def _iterate(self) -> bool:
+        """One iteration and what is due after it; True at the end."""
+        for phase in self.phases.values():
+            phase()
+        self.iteration += 1
+        self.unseen.append(self.shac.metrics.clone())
+        due = self.iteration % self.schedule.save_every == 0 or self.iteration % self.schedule.keep_every == 0
+        last = self.iteration >= self.total
+        if due or last or self.interrupted or len(self.unseen) >= self.look_every:
+            last = self._look() or last
+        if due or last or self.interrupted or time.monotonic() - self.written > WRITE_EVERY:
+            self._write()
+        if due or last or self.interrupted:
+            self._save(finished=last)
+        return last or self.interrupted
+
+    def _look(self) -> bool:
+        """Fetch the metrics of the iterations since the last look; True where the run has reached its goal."""
+        fetched = torch.stack(self.unseen).tolist()
+        first = self.iteration - len(fetched) + 1
+        seconds = time.monotonic() - self.began
+        for iteration, values in enumerate(fetched, first):
+            self.last_row = {
+                "iteration": iteration,
+                "steps": iteration * self.steps_per_iteration,
+                "seconds": round(seconds, 3),
+                **dict(zip(METRICS, values, strict=True)),
+            }
+            self.unwritten.append(self.last_row)
+        self.unseen.clear()
+        if self.last_row["stopped"]:
+            self._write()
+            raise GradientError(self._offence())
+        self.progress.update(self.iteration, self._shown(seconds), self._warning())
+        goal = self.schedule.stop_at
+        enough = self.last_row["episodes"] >= self.shac.settings.num_worlds
+        return goal is not None and enough and self.last_row["episode_return"] >= goal
+
+    def _write(self) -> None:
+        # Before the checkpoint: what a checkpoint has seen must be in the metrics, or a resumed run would miss it.
+        self.run.append_metrics(self.unwritten)
+        if self.writer is not None:
+            self.writer.write(self.unwritten)
+        self.unwritten = []
+        self.written = time.monotonic()
+        best = float(self.last_row.get("best_return", -torch.inf))
+        if best > self.best_saved:
+            self.run.save_checkpoint("best", {"agent": agent_state(self.shac.best_policy, self.shac.best_normalizer)})
+            self.best_saved = best
+
+    def _save(self, finished: bool) -> None:
+        content = {
+            "agent": agent_state(self.shac.policy, self.shac.normalizer),
+            "learner": self.shac.state_dict(),
+            "iteration": self.iteration,
+            "seconds": time.monotonic() - self.began,
+            "finished": finished,
+        }
+        if self.iteration % self.schedule.keep_every == 0:
+            self.run.save_checkpoint(f"iteration_{self.iteration:06d}", content)
+        self.run.save_checkpoint("last", content)
+
+    def _shown(self, seconds: float) -> dict[str, float | str]:
+        row = self.last_row
+        return {
+            "return": row["episode_return"] if row["episodes"] else "-",
+            "length": row["episode_length"] if row["episodes"] else "-",
+            "value loss": row["value_loss"],
+            "gradient": row["gradient_norm"],
+            "steps/s": row["steps"] / max(seconds, 1e-9),
+        }
+
+    def _warning(self) -> str | None:
+        steep, faults = self.last_row["steep_worlds"], self.last_row["faults"]
+        if faults:
+            return f"{faults:.0f} worlds blew up so far"
+        # Some steep worlds are the normal price of contact; where most are, the window is too long or the robot stiff.
+        return f"{steep:.0%} of worlds have an adjoint above {STEEP:g}" if steep > 0.5 else None
+
+    def _offence(self) -> str:
+        path = save_offence(self.run, self.shac)
+        return (
+            f"the policy's gradient became non-finite in iteration {self.iteration} or shortly before; nothing was "
+            f"learned from it. The window is kept in {path}; run it again: trot replay-fault {path}"
+        )
+
+    def _summary(self) -> str:
+        row, seconds = self.last_row, time.monotonic() - self.began
+        best = f"{row['best_return']:.1f}" if row["episodes"] else "none, no episode finished"
+        return (
+            f"{self.iteration} iterations, {row['steps']:,} steps in {seconds:.1f} s. Return "
+            f"{row['episode_return']:.1f}, best {best}. Run folder: {self.run.path}"
+        )
+
+    @contextlib.contextmanager
+    def _noticing_ctrl_c(self) -> Iterator[None]:
+        """A first Ctrl-C ends the run after the iteration at hand; a second one ends the program."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(number: int, frame: FrameType | None) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+
+        before = signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def agent_state(policy: nn.Module, normalizer: Normalizer) -> dict[str, Any]:
+    """What it takes to act, on the CPU."""
+    return {
+        name: {key: tensor.detach().cpu().clone() for key, tensor in module.state_dict().items()}
+        for name, module in (("policy", policy), ("normalizer", normalizer))
+    }
