@@ -6,12 +6,10 @@ over-represented. PyTorch is imported when it is needed, so that the command lin
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import statistics
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from trot.learn.agent import Agent
 
 SECONDS_BETWEEN_LINES = 5.0
-SMALL_NETWORK = 1_000_000
-"""Parameters up to which more threads of PyTorch gain less than they take from the threads of the physics."""
 NOISE_STREAM = 1_000_003
 """Added to the seed for the policy's noise: the starts of episodes come from the seed itself."""
 
@@ -123,6 +119,7 @@ def evaluate(
     import torch
 
     from trot.envs.registry import make_env
+    from trot.learn.threads import one_torch_thread
 
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, not {episodes}")
@@ -135,7 +132,8 @@ def evaluate(
     fell, blew_up = (torch.zeros(episodes, dtype=torch.bool, device=env.device) for _ in range(2))
     running = torch.ones_like(fell)
     told = time.monotonic()
-    with torch.no_grad(), _threads_for(player):
+    # More threads for the network would take from the physics what they gain, even with layers of 512.
+    with torch.no_grad(), one_torch_thread():
         observation, _ = env.reset()
         for step in range(1, env.horizon + 1):
             noise = None
@@ -154,17 +152,3 @@ def evaluate(
                 ended = episodes - int(running.sum())
                 print(f"step {step} of {env.horizon}: {ended} of {episodes} episodes ended", file=sys.stderr)
     return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), int(fell.sum()), int(blew_up.sum()))
-
-
-@contextlib.contextmanager
-def _threads_for(agent: Agent) -> Iterator[None]:
-    """PyTorch on one thread while a small network plays, and then on as many as before."""
-    import torch
-
-    before = torch.get_num_threads()
-    if sum(parameter.numel() for parameter in agent.parameters()) <= SMALL_NETWORK:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

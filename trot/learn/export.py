@@ -177,7 +177,7 @@ def _onnx_nodes(policy: MeanPolicy) -> tuple[list[onnx.NodeProto], list[onnx.Ten
             case nn.ELU():
                 add("Elu", alpha=layer.alpha)
             case nn.LayerNorm():
-                add("LayerNormalization", layer.weight, layer.bias, axis=-1, epsilon=1e-3)
+                add("LayerNormalization", layer.weight, layer.bias, axis=-1, epsilon=layer.eps)
             case _:
                 raise ValueError(f"the export knows no ONNX operation for a layer {type(layer).__name__}")
     add("Tanh", output="action")
