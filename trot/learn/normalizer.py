@@ -39,9 +39,9 @@ class Normalizer(nn.Module):
         rows = observations.reshape(-1, observations.shape[-1]).double()
         variance, mean = torch.var_mean(rows, dim=0, correction=0)
         total = self.count + len(rows)
-        share = len(rows) / total
+        old, share = self.count / total, len(rows) / total
         shift = mean - self.mean
         # Two groups' variances, and that of their means.
-        self.variance.copy_((1 - share) * self.variance + share * variance + share * (1 - share) * shift.square())
+        self.variance.copy_(old * self.variance + share * variance + share * old * shift.square())
         self.mean.add_(share * shift)
         self.count.copy_(total)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from trot.learn.networks import PolicyKind
 
@@ -63,6 +63,12 @@ class ShacSettings:
         for name in ("actor_lr", "critic_lr", "final_lr", "max_grad_norm"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        _require_one_of("policy", self.policy, get_args(PolicyKind))
+
+
+def _require_one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{what} must be one of {', '.join(allowed)}, not '{value}'")
 
 
 WIDE: dict[str, Any] = {"actor_hidden": (256, 128), "critic_hidden": (128, 128)}
@@ -97,6 +103,8 @@ BPTT_TUNED: dict[str, dict[str, Any]] = {
 
 def resolve(task: str, algo: Algo = "shac", preset: Preset = "tuned") -> ShacSettings:
     """The settings of an algorithm for a task; tasks of your own get the general ones."""
+    _require_one_of("algo", algo, get_args(Algo))
+    _require_one_of("preset", preset, get_args(Preset))
     settings = replace(ShacSettings(), **NETWORKS.get(task, {}))
     if algo == "bptt":
         return replace(settings, **(BPTT | BPTT_TUNED.get(task, {})))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -37,9 +37,9 @@ class TrainSettings:
     """Where run folders are made."""
     name: str | None = None
     """Of the run folder; task, algorithm and seed without it."""
-    schedule: Annotated[Schedule, tyro.conf.OmitArgPrefixes] = Schedule()  # noqa: RUF009
-    shac: Annotated[ShacSettings, tyro.conf.OmitArgPrefixes] = ShacSettings()  # noqa: RUF009
-    randomize: Randomize = Randomize()  # noqa: RUF009
+    schedule: Annotated[Schedule, tyro.conf.OmitArgPrefixes] = field(default_factory=Schedule)
+    shac: Annotated[ShacSettings, tyro.conf.OmitArgPrefixes] = field(default_factory=ShacSettings)
+    randomize: Randomize = field(default_factory=Randomize)
     """Physics of its own for each world: ranges of factors."""
 
 
