@@ -111,12 +111,13 @@ def replay_fault(arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
-    """Measure the speed of the simulation (`trot bench`) or of the environments (`trot bench env`)."""
+    """Measure speed: `trot bench` the simulation, `trot bench env` the environments, `trot bench train` learning."""
     try:
         from bench.env import EnvBenchSettings, run_env_bench
         from bench.step import BenchSettings, run_bench
+        from bench.train import TrainBenchSettings, run_train_bench
     except ModuleNotFoundError as error:
-        if error.name not in ("bench", "bench.env", "bench.step"):
+        if error.name is None or error.name.partition(".")[0] != "bench":
             raise
         print(
             "trot bench: the benchmarks live in trot's repository, not in the installed package.\n"
@@ -125,11 +126,15 @@ def bench(arguments: list[str]) -> int:
         )
         return 2
 
-    if arguments[:1] == ["env"]:
+    what, rest = (arguments[0], arguments[1:]) if arguments[:1] in (["env"], ["train"]) else ("step", arguments)
+    if what == "env":
         description = "Measure the environments, and what they add to the physics."
-        run_env_bench(tyro.cli(EnvBenchSettings, prog="trot bench env", description=description, args=arguments[1:]))
-        return 0
-    run_bench(tyro.cli(BenchSettings, prog="trot bench", description=bench.__doc__, args=arguments))
+        run_env_bench(tyro.cli(EnvBenchSettings, prog="trot bench env", description=description, args=rest))
+    elif what == "train":
+        description = "Measure a learning iteration, split into rollout, backward, critic and other."
+        run_train_bench(tyro.cli(TrainBenchSettings, prog="trot bench train", description=description, args=rest))
+    else:
+        run_bench(tyro.cli(BenchSettings, prog="trot bench", description=bench.__doc__, args=rest))
     return 0
 
 

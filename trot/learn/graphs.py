@@ -46,8 +46,6 @@ def _warm_up(shac: Shac) -> None:
         shac.iterate()
     torch.cuda.current_stream(shac.device).wait_stream(side)
     torch.cuda.synchronize(shac.device)
-    # What autograd remembers of the side stream goes with the window and the gradients.
+    # What autograd remembers of the side stream goes with the window.
     del shac.window
-    for network in (shac.policy, shac.critic):
-        network.zero_grad()
     shac.load_state_dict(saved)

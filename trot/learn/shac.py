@@ -26,7 +26,7 @@ from trot.learn.networks import Critic, Policy, move_towards
 from trot.learn.normalizer import Normalizer
 from trot.learn.returns import finished_returns, policy_loss, td_lambda
 from trot.learn.settings import ShacSettings
-from trot.learn.threads import one_torch_thread
+from trot.learn.threads import one_torch_thread, threads_for_batches
 from trot.sim.state import State
 
 RETURN_WINDOW = 100
@@ -89,6 +89,10 @@ class Shac:
             copy.load_state_dict(original.state_dict())
             copy.requires_grad_(False)
         self.normalizer, self.best_normalizer = (Normalizer(observations).to(self.device) for _ in range(2))
+        self._policy_parameters, self._critic_parameters = (
+            list(self.policy.parameters()),
+            list(self.critic.parameters()),
+        )
         self.policy_optimizer = _adam(self.policy, settings)
         self.critic_optimizer = _adam(self.critic, settings)
         # Another stream of numbers than the starts of episodes, which come from the environment's own.
@@ -158,7 +162,7 @@ class Shac:
         loss = policy_loss(reward, next_value, done, settings.gamma)
         self.window = Window(torch.stack(inputs).detach(), actions, seen, states, reward, next_value, done, loss)
 
-    def policy_gradient(self) -> None:
+    def policy_gradient(self) -> list[Tensor]:
         """Differentiate the loss: by the actions through the window, and by the weights through the actions.
 
         A weight acts through the actions alone, so its gradient is a sum over steps. One pass over all of them at once
@@ -167,23 +171,22 @@ class Shac:
         window = self.window
         window.loss.backward()  # type: ignore[no-untyped-call]
         self.policy.requires_grad_(True)
-        self.policy_optimizer.zero_grad()
         adjoints = torch.stack([_adjoint(action) for action in window.actions])
-        self.policy(window.inputs, self.noise).backward(adjoints)
+        with threads_for_batches(self.settings.actor_hidden):
+            actions = self.policy(window.inputs, self.noise)
+            return list(torch.autograd.grad(actions, self._policy_parameters, adjoints))
 
     def improve_policy(self) -> None:
         """Follow the gradient of the window's return."""
-        self.policy_gradient()
-        parameters = list(self.policy.parameters())
-        self.gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.max_grad_norm)
+        gradients = self.policy_gradient()
+        self.gradient_norm = _clip(gradients, self.settings.max_grad_norm)
         # A gradient that is not finite stops the run: from here on policy and critic keep their weights.
         first_bad = ~self.gradient_norm.isfinite() & ~self.stopped
         self.stopped |= first_bad
         self._remember_offence(first_bad)
-        for parameter in parameters:
-            assert parameter.grad is not None
-            parameter.grad.masked_fill_(self.stopped, 0.0)
         self._set_learning_rate(self.policy_optimizer, self.settings.actor_lr)
+        for parameter, gradient in zip(self._policy_parameters, gradients, strict=True):
+            parameter.grad = gradient.masked_fill_(self.stopped, 0.0)
         self.policy_optimizer.step()
 
     def fit_critic(self) -> None:
@@ -198,16 +201,20 @@ class Shac:
         batches = list(
             zip(window.inputs.chunk(settings.critic_batches), targets.chunk(settings.critic_batches), strict=True)
         )
-        parameters = list(self.critic.parameters())
-        for last in [False] * (settings.critic_passes - 1) + [True]:
-            for inputs, target in batches:
-                self.critic_optimizer.zero_grad()
-                loss = torch.nn.functional.mse_loss(self.critic(inputs), target)
-                loss.backward()  # type: ignore[no-untyped-call]
-                torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
-                self.critic_optimizer.step()
+        with threads_for_batches(settings.critic_hidden):
+            for last in [False] * (settings.critic_passes - 1) + [True]:
+                losses = [self._critic_step(inputs, target) for inputs, target in batches]
                 if last:
-                    self.value_loss = self.value_loss + loss.detach() / settings.critic_batches
+                    self.value_loss = torch.stack(losses).mean()
+
+    def _critic_step(self, inputs: Tensor, target: Tensor) -> Tensor:
+        loss = torch.nn.functional.mse_loss(self.critic(inputs), target)
+        gradients = list(torch.autograd.grad(loss, self._critic_parameters))
+        _clip(gradients, self.settings.max_grad_norm)
+        for parameter, gradient in zip(self._critic_parameters, gradients, strict=True):
+            parameter.grad = gradient
+        self.critic_optimizer.step()
+        return loss.detach()
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -337,6 +344,13 @@ def _adam(network: torch.nn.Module, settings: ShacSettings) -> torch.optim.Adam:
         for tensor in state.values():
             tensor.zero_()
     return optimizer
+
+
+def _clip(gradients: list[Tensor], largest: float) -> Tensor:
+    """Scale the gradients down in place where their common norm is larger than that; returns the norm before."""
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    torch._foreach_mul_(gradients, (largest / (norm + 1e-6)).clamp(max=1))
+    return norm
 
 
 def _keep_adjoints(*tensors: Tensor) -> None:

@@ -20,7 +20,7 @@ from trot.learn.offence import save_offence
 from trot.learn.progress import Progress
 from trot.learn.shac import METRICS, STEEP, Shac
 from trot.learn.tensorboard import open_writer
-from trot.learn.threads import fitting_torch_threads
+from trot.learn.threads import one_torch_thread
 from trot.runs import RunFolder
 from trot.sim.errors import GradientError
 
@@ -73,9 +73,7 @@ class Trainer:
     def run_to_the_end(self) -> None:
         """Train. Raises KeyboardInterrupt after a Ctrl-C and GradientError after a bad gradient, both saved."""
         self.writer = open_writer(self.run.path, self.iteration + 1)
-        settings = self.shac.settings
-        threads = fitting_torch_threads((*settings.actor_hidden, *settings.critic_hidden))
-        with self._noticing_ctrl_c(), threads, Progress(self.total) as self.progress:
+        with self._noticing_ctrl_c(), one_torch_thread(), Progress(self.total) as self.progress:
             self.progress.update(self.iteration, {})
             while not self._iterate():
                 pass
