@@ -137,7 +137,7 @@ def _table(measured: list[IterationTime]) -> str:
 
 def _needs(measured: list[IterationTime], gpu: str | None) -> list[list[str]]:
     """Promised for an H200 and for two cores; on other machines they say nothing."""
-    if gpu is None and os.cpu_count() != 2 or gpu is not None and "H200" not in gpu:
+    if (os.cpu_count() != 2) if gpu is None else ("H200" not in gpu):
         return []
     need = CPU_NEED if gpu is None else H200_NEED
     return [
