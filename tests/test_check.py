@@ -1,11 +1,10 @@
-"""`trot check` and `trot demo`, as a user meets them."""
+"""`trot check`, as a user meets it."""
 
 from pathlib import Path
 
 import pytest
 
 from trot.cli import main
-from trot.demo import run_demo
 from trot.sim import check
 
 ROBOTS = Path(__file__).parent / "robots"
@@ -92,10 +91,3 @@ def test_a_robot_that_explodes_is_told_apart(capsys):
     """One substep of 1/60 s is too long for contact this stiff: no table, but where it broke."""
     assert main(["check", str(ANT), "--substeps", "1", "--worlds", "2"]) == 2
     assert "raise substeps" in capsys.readouterr().err
-
-
-def test_the_demo_climbs(capsys):
-    run_demo(worlds=16, iterations=10)
-    *_, last = capsys.readouterr().out.splitlines()
-    _, start, _, _, reached, *_ = last.split()
-    assert float(reached) > float(start) + 0.1

@@ -213,6 +213,14 @@ def test_an_own_task_trains_with_random_physics_and_resumes(tmp_path):
     assert main(["resume", str(run.path)]) == 0
 
 
+def test_the_demo_trains_until_its_goal_and_says_where_the_run_lies(tmp_path, capsys):
+    assert main(["demo", "--runs", str(tmp_path), "--goal", "-100000"]) == 0
+    printed = capsys.readouterr().out
+    assert "It is solved: 128 new episodes return -" in printed
+    assert f"The run lies in {tmp_path / 'demo-0'}" in printed
+    assert RunFolder.open(tmp_path / "demo-0").load_checkpoint("last")["finished"]
+
+
 @pytest.mark.slow
 def test_cartpole_swings_up(tmp_path):
     """500 iterations lead to about -550; a pole that hangs down costs -2400."""

@@ -139,7 +139,7 @@ def bench(arguments: list[str]) -> int:
 
 
 def demo(arguments: list[str]) -> int:
-    """Simulate a robot and improve its motion with gradients."""
+    """Teach a pole on a cart to swing up, on the CPU, within a minute."""
     from trot.demo import run_demo
 
     tyro.cli(run_demo, prog="trot demo", description=demo.__doc__, args=arguments)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trot.envs.fault import Fault
-from trot.envs.guard import Physics, guarded_step, might_hold
+from trot.envs.guard import Physics, guarded_step, surely_all
 from trot.envs.randomize import Randomize
 from trot.envs.task import Task
 from trot.envs.worlds import Starts, Worlds
@@ -129,8 +129,8 @@ class Env:
         )
         fault = ~sound
         faults, last_fault = before.faults, before.last_fault
-        some_fault = might_hold(fault)
-        if some_fault:
+        all_sound = surely_all(sound)
+        if not all_sound:
             faults, last_fault = faults + fault, self._remember_faults(before, action, sound)
             # The action may be what was not finite.
             action = torch.where(sound, action, 0.0)
@@ -140,7 +140,7 @@ class Env:
         final_obs = _joined(self.task.observation(measured, action))
         terms = self.task.reward_terms(measured, action)
         term_values = _joined(terms)
-        if some_fault:
+        if not all_sound:
             term_values = torch.where(sound, term_values, 0.0)
         fallen = self.task.fallen(measured)
         terminated = fault if fallen is None else fault | fallen.reshape(-1, 1)
@@ -151,7 +151,7 @@ class Env:
             joint_q, joint_qd, final_obs, action, clock, before.parameter, before.strength, faults, last_fault
         )
         done = terminated | truncated
-        if might_hold(done):
+        if done.is_cuda or bool(done.any()):
             self._worlds = self._begin_episodes(done, self._worlds)
         info = {
             "final_obs": final_obs,

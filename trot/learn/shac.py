@@ -142,7 +142,7 @@ class Shac:
             noise = torch.randn(shape, generator=self.generator, dtype=env.dtype, device=self.device)
         self.noise = noise
         shift, scale = self._normalization()
-        inputs, actions, seen, states, rewards, final, falls, ends = [], [], [observation], [], [], [], [], []
+        inputs, actions, seen, states, rewards, final, falls, late = [], [], [observation], [], [], [], [], []
         for sample in noise:
             inputs.append((observation - shift) * scale)
             actions.append(self.policy(inputs[-1], sample))
@@ -153,12 +153,13 @@ class Shac:
             rewards.append(reward)
             final.append(info["final_obs"])
             falls.append(terminated)
-            ends.append(terminated | truncated)
-        reward, done = torch.stack(rewards), torch.stack(ends)
+            late.append(truncated)
+        reward, fell = torch.stack(rewards), torch.stack(falls)
+        done = fell | torch.stack(late)
         next_value = torch.zeros_like(reward)
         if settings.critic:
             value = self.target_critic((torch.stack(final) - shift) * scale)
-            next_value = torch.where(torch.stack(falls), 0.0, value)
+            next_value = torch.where(fell, 0.0, value)
         loss = policy_loss(reward, next_value, done, settings.gamma)
         self.window = Window(torch.stack(inputs).detach(), actions, seen, states, reward, next_value, done, loss)
 
