@@ -95,8 +95,10 @@ def test_the_general_preset_is_one_setting_but_for_the_networks(task):
 
 
 @pytest.mark.parametrize("algo", ["shac", "shac-no-critic", "bptt"])
-def test_a_task_of_ones_own_gets_the_general_settings(algo):
+def test_a_task_of_ones_own_gets_what_serves_the_ant(algo):
     found = resolve("my_task.py:Walker", algo)
+    if algo != "bptt":
+        assert (found.critic_lr, found.target_keep) == (2e-3, 0.2)
     assert found.actor_lr == 2e-3 and found.actor_hidden == (128, 64, 32) and found.iterations == 2000
     assert (found.horizon, found.num_worlds) == ((128, 32) if algo == "bptt" else (32, 64))
 

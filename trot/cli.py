@@ -87,6 +87,20 @@ def export(arguments: list[str]) -> int:
     return export_command(arguments)
 
 
+def plot(arguments: list[str]) -> int:
+    """Draw learning curves, gradient health or speed of runs."""
+    from trot.view.plot import plot_command
+
+    return plot_command(arguments)
+
+
+def render(arguments: list[str]) -> int:
+    """Make a video, an animation or a strip of pictures of a run, a task or a robot."""
+    from trot.view.render import render_command
+
+    return render_command(arguments)
+
+
 def list_runs(arguments: list[str]) -> int:
     """List runs with their best returns."""
     from trot.list_runs import list_command
@@ -154,6 +168,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "eval": evaluate,
     "export": export,
     "list": list_runs,
+    "plot": plot,
+    "render": render,
     "check": check,
     "replay-fault": replay_fault,
     "bench": bench,

@@ -83,8 +83,13 @@ TUNED: dict[str, dict[str, Any]] = {
     "hopper": {"num_worlds": 256, "critic_lr": 2e-4, "target_keep": 0.2},
     "half_cheetah": {"critic_lr": 2e-3, "target_keep": 0.2},
     "ant": {"critic_lr": 2e-3, "target_keep": 0.2},
+    "humanoid": {},
+    "muscle_humanoid": {},
 }
 """SHAC, by task: what differs from the general setting."""
+
+OWN_TASK: dict[str, Any] = {"critic_lr": 2e-3, "target_keep": 0.2}
+"""What serves the Ant serves most robots with motors better than the general setting."""
 
 BPTT: dict[str, Any] = {"critic": False, "horizon": 128, "num_worlds": 32}
 BPTT_TUNED: dict[str, dict[str, Any]] = {
@@ -102,12 +107,12 @@ BPTT_TUNED: dict[str, dict[str, Any]] = {
 
 
 def resolve(task: str, algo: Algo = "shac", preset: Preset = "tuned") -> ShacSettings:
-    """The settings of an algorithm for a task; tasks of your own get the general ones."""
+    """The settings of an algorithm for a task. A task that is not in the tables counts as one of your own."""
     _require_one_of("algo", algo, get_args(Algo))
     _require_one_of("preset", preset, get_args(Preset))
     settings = replace(ShacSettings(), **NETWORKS.get(task, {}))
     if algo == "bptt":
         return replace(settings, **(BPTT | BPTT_TUNED.get(task, {})))
     if preset == "tuned":
-        settings = replace(settings, **TUNED.get(task, {}))
+        settings = replace(settings, **TUNED.get(task, OWN_TASK))
     return replace(settings, critic=False) if algo == "shac-no-critic" else settings

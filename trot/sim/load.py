@@ -40,6 +40,13 @@ def load_model(source: str | os.PathLike[str], *, floating_base: bool = False, g
         raise ModelError(f"{path or 'robot'}: {error}") from None
 
 
+def compile_robot(
+    source: str | os.PathLike[str], *, floating_base: bool = False, ground: bool = False
+) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
+    """The robot as MuJoCo's own, before and after its compiler, with what load_model() would add to it."""
+    return _compile(*_read(source), floating_base, ground)
+
+
 def _compile(text: str, path: Path | None, floating_base: bool, ground: bool) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
     """Let MuJoCo read the file, add what the caller asks for, and compile."""
     try:
