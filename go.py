@@ -24,12 +24,14 @@ usage: python3 go.py COMMAND [ARGUMENTS]
   demo              teach a pole on a cart to swing up, on the CPU, within a minute
   test [ARGUMENTS]  ruff, mypy and every test; the arguments go to pytest
   check             ruff and mypy alone
+  docs              build the documentation site into build/docs
   run ARGUMENTS     the trot command, for example: python3 go.py run check my_robot.xml
 
 The first command installs trot and its dependencies into .venv; later ones find it there.
 """
 
-COMMANDS = ("demo", "test", "check", "run")
+COMMANDS = ("demo", "test", "check", "docs", "run")
+DOCS = ["sphinx", "-W", "--keep-going", "-q", "docs", "build/docs"]
 LINTERS = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
 # Tests of one file share compiled kernels: keep them in one process.
 PYTEST = ["pytest", "-n", "auto", "--dist", "loadfile"]
@@ -46,8 +48,8 @@ def main(arguments: list[str]) -> int:
         hint = f" Did you mean {nearest[0]}?" if nearest else ""
         print(f"go.py: there is no command {command!r}.{hint}\n\n{HELP}", file=sys.stderr, end="")
         return 2
-    if command == "check" and rest:
-        print("go.py: check takes no arguments. To check a robot: python3 go.py run check MODEL", file=sys.stderr)
+    if command in ("check", "docs") and rest:
+        print(f"go.py: {command} takes no arguments. To check a robot: python3 go.py run check MODEL", file=sys.stderr)
         return 2
 
     code = prepare()
@@ -57,6 +59,11 @@ def main(arguments: list[str]) -> int:
         return run_module(["trot", "demo", *rest])
     if command == "run":
         return run_module(["trot", *rest])
+    if command == "docs":
+        code = run_all([DOCS])
+        if code == 0:
+            print("The site begins at build/docs/index.html")
+        return code
     return run_all([*LINTERS, [*PYTEST, *rest]] if command == "test" else [*LINTERS])
 
 
