@@ -13,7 +13,7 @@ import torch
 
 from trot.sim.threads import get_num_threads
 
-WIDE_LAYER = 100
+WIDE_LAYER = 200
 """From this width on, a product over a window's rows is large enough to share."""
 
 
