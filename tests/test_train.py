@@ -219,6 +219,8 @@ def test_the_demo_trains_until_its_goal_and_says_where_the_run_lies(tmp_path, ca
     assert "It is solved: 128 new episodes return -" in printed
     assert f"The run lies in {tmp_path / 'demo-0'}" in printed
     assert RunFolder.open(tmp_path / "demo-0").load_checkpoint("last")["finished"]
+    assert f"Watch it: open {tmp_path / 'demo-0' / 'motion.html'}" in printed
+    assert "<html" in (tmp_path / "demo-0" / "motion.html").read_text()[:1000].lower()
 
 
 @pytest.mark.slow

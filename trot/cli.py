@@ -94,6 +94,13 @@ def plot(arguments: list[str]) -> int:
     return plot_command(arguments)
 
 
+def view(arguments: list[str]) -> int:
+    """Watch a run, a task or a robot in the browser, or write it as a page."""
+    from trot.view.command import view_command
+
+    return view_command(arguments)
+
+
 def render(arguments: list[str]) -> int:
     """Make a video, an animation or a strip of pictures of a run, a task or a robot."""
     from trot.view.render import render_command
@@ -168,6 +175,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "eval": evaluate,
     "export": export,
     "list": list_runs,
+    "view": view,
     "plot": plot,
     "render": render,
     "check": check,

@@ -10,6 +10,8 @@ from trot.learn.evaluate import evaluate
 from trot.learn.settings import resolve
 from trot.learn.train import TrainSettings, train
 from trot.learn.trainer import Schedule
+from trot.runs import RunFolder
+from trot.view.trajectory import record
 
 SOLVED = -600.0
 """Mean return of an episode. Hanging down costs about -2400; swinging up at once and standing still, about -450."""
@@ -42,3 +44,16 @@ def run_demo(runs: Path = Path("runs"), seed: int = 0, goal: float = SOLVED) -> 
         f"{time.monotonic() - began:.0f} s in all.\n"
         f"The run lies in {run.path}. Play it again: trot eval {run.path}. Next: trot train ant"
     )
+    _write_page(run)
+
+
+def _write_page(run: RunFolder) -> None:
+    """The learned motion as a page to open in a browser; without the viewer's extra, say how to get it."""
+    try:
+        from trot.view.page import write_page
+    except ImportError:
+        print('To watch it: pip install "trot[view]", then trot view', run.path)
+        return
+    path = run.path / "motion.html"
+    write_page(record(str(run.path), checkpoint="last"), path)
+    print(f"Watch it: open {path} in a browser, or trot view {run.path}")

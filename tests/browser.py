@@ -1,0 +1,105 @@
+"""A real browser without a screen: Chromium, steered through its DevTools protocol."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from websockets.sync.client import connect
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+MISSING = "no Chromium here, so NOTHING checks that pages draw; Debian: apt-get install chromium"
+PATIENCE_SECONDS = 60
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader", "--no-first-run", "--disable-extensions", "--hide-scrollbars",
+    "--remote-debugging-port=0", "--window-size=1000,700",
+)  # fmt: skip
+
+
+class Page:
+    """One tab. `errors` holds what its console complained about, `requests` what it fetched."""
+
+    def __init__(self, socket):
+        self._socket, self._last_id = socket, 0
+        self.errors, self.requests = [], []
+
+    def call(self, method, **params):
+        self._last_id += 1
+        self._socket.send(json.dumps({"id": self._last_id, "method": method, "params": params}))
+        while True:
+            message = json.loads(self._socket.recv(timeout=PATIENCE_SECONDS))
+            if message.get("id") == self._last_id:
+                assert "error" not in message, message
+                return message["result"]
+            self._note(message)
+
+    def open(self, url, *, offline):
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+        if offline:
+            self.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0,
+                      uploadThroughput=0)  # fmt: skip
+        self.call("Page.navigate", url=url)
+
+    def evaluate(self, expression):
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        return answer["result"].get("value")
+
+    def wait_for(self, expression):
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not (value := self.evaluate(expression)):
+            assert time.monotonic() < end, f"after {PATIENCE_SECONDS} s still not: {expression}"
+            time.sleep(0.2)
+        return value
+
+    def screenshot(self, path: Path):
+        """Also written to a file, to look at."""
+        content = base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+        path.write_bytes(content)
+        return np.asarray(Image.open(io.BytesIO(content)).convert("RGB")).astype(int)
+
+    def _note(self, message):
+        method, params = message.get("method"), message.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            self.errors.append(params["exceptionDetails"]["text"])
+        elif method == "Runtime.consoleAPICalled" and params["type"] == "error":
+            self.errors.append(" ".join(str(part.get("value", part.get("description"))) for part in params["args"]))
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.errors.append(params["entry"]["text"])
+        elif method in ("Network.requestWillBeSent", "Network.webSocketCreated"):
+            self.requests.append(params.get("url") or params["request"]["url"])
+
+
+@contextlib.contextmanager
+def browser_page():
+    """An empty tab of a browser with a profile of its own."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                with connect(_tab_address(Path(profile)), max_size=None) as socket:
+                    yield Page(socket)
+            finally:
+                process.terminate()
+
+
+def _tab_address(profile):
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError, IndexError, StopIteration):
+            port = (profile / "DevToolsActivePort").read_text().splitlines()[0]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
+                return next(tab["webSocketDebuggerUrl"] for tab in json.load(answer) if tab["type"] == "page")
+        time.sleep(0.1)
+    raise AssertionError(f"Chromium did not start within {PATIENCE_SECONDS} s")
