@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import mujoco
 import torch
@@ -16,6 +15,7 @@ from bench.robots import CONTROL_STEPS
 from bench.stages import KeptMemory, StageCycles
 from bench.start import StartTime
 from bench.window import Timing
+from trot.machine import processor_name
 
 REFERENCE_WORLDS = 64
 """The world count that requirements and comparisons are stated for."""
@@ -47,22 +47,13 @@ class Report:
 def describe_machine(gpu: str | None) -> str:
     """Processor, GPU and versions in one line."""
     versions = f"torch {torch.__version__}, warp {wp.__version__}, mujoco {mujoco.__version__}"
-    parts = [f"{_processor()}, {os.cpu_count()} cores", gpu, f"Python {platform.python_version()}", versions]
+    parts = [f"{processor_name()}, {os.cpu_count()} cores", gpu, f"Python {platform.python_version()}", versions]
     return "; ".join(part for part in parts if part is not None)
 
 
 def gpu_name() -> str | None:
     """The name of the first GPU, None without one."""
     return torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
-
-
-def _processor() -> str:
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def markdown_table(head: list[str], rows: list[list[str]]) -> str:

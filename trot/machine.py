@@ -24,7 +24,7 @@ def describe_machine() -> dict[str, Any]:
         "versions": {package: _version(package) for package in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": _processor(),
+        "cpu": processor_name(),
         "cores": os.cpu_count(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
@@ -53,7 +53,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _processor() -> str:
+def processor_name() -> str:
+    """As the system calls it."""
     information = Path("/proc/cpuinfo")
     if information.exists():
         for line in information.read_text().splitlines():
