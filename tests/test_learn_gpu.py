@@ -67,7 +67,7 @@ def test_a_captured_run_goes_on_from_a_saved_state():
     assert same(tensors(whole), tensors(parts))
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
+def test_same_seed_same_metrics_to_the_bit(tmp_path):
     options = ["--num-worlds", "16", "--horizon", "8", "--save-every", "10", "--runs", str(tmp_path)]
     assert main(["train", "hopper", "--iterations", "40", "--name", "whole", *options]) == 0
     assert main(["train", "hopper", "--iterations", "40", "--name", "again", *options]) == 0
