@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from run_contents import SETTINGS
 
+from trot.runs import RunFolder
 from trot.sim.load import load_model
 from trot.sim.model import Model
 
@@ -24,6 +26,11 @@ def every_joint() -> Model:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path, "a run", SETTINGS)
 
 
 def pytest_collection_modifyitems(items):
