@@ -34,7 +34,8 @@ COMMANDS = ("demo", "test", "check", "docs", "run")
 DOCS = ["sphinx", "-W", "--keep-going", "-q", "docs", "build/docs"]
 LINTERS = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
 # Tests of one file share compiled kernels: keep them in one process.
-PYTEST = ["pytest", "-n", "auto", "--dist", "loadfile"]
+# -rs: a test that is skipped says why.
+PYTEST = ["pytest", "-n", "auto", "--dist", "loadfile", "-rs"]
 
 
 def main(arguments: list[str]) -> int:

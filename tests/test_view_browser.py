@@ -28,6 +28,14 @@ COMMAND = [
 ]
 
 
+@pytest.fixture
+def screenshots(request):
+    """A folder that outlives the test: pictures are there to be looked at."""
+    folder = ROOT / "build" / "screenshots" / request.node.name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def robot_pixels(image):
     """How many have the orange of the Ant's lower legs."""
     red, green, blue = image[..., 0], image[..., 1], image[..., 2]
@@ -74,7 +82,7 @@ def press(tab, label):
     tab.evaluate(f"{button}.click()")
 
 
-def test_page_plays_in_a_browser_without_network(tmp_path):
+def test_page_plays_in_a_browser_without_network(tmp_path, screenshots):
     write_page(record("ant", agent="random", worlds=2, steps=40), tmp_path / "ant.html")
     with browser_page() as tab:
         tab.open((tmp_path / "ant.html").as_uri(), offline=True)
@@ -84,7 +92,7 @@ def test_page_plays_in_a_browser_without_network(tmp_path):
             tab.call("Input.dispatchKeyEvent", type="keyDown", key=" ", code="Space", text=" ")
             tab.call("Input.dispatchKeyEvent", type="keyUp", key=" ", code="Space")
 
-        assert_moves(tab, tmp_path, toggle, toggle)
+        assert_moves(tab, screenshots, toggle, toggle)
         assert not tab.errors
         assert not [url for url in tab.requests if url.startswith(("http", "ws"))]
 
@@ -100,7 +108,7 @@ def scrub_until_paused(tab):
     pytest.fail("moving the slider does not pause")
 
 
-def test_live_viewer_plays_in_a_browser_and_ends_with_ctrl_c(tmp_path):
+def test_live_viewer_plays_in_a_browser_and_ends_with_ctrl_c(tmp_path, screenshots):
     run, _ = make_run(tmp_path, "ant")
     command = [*COMMAND, str(run.path), "--port", "0", "--no-browser", "--forces", "--steps", "100"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -112,7 +120,7 @@ def test_live_viewer_plays_in_a_browser_and_ends_with_ctrl_c(tmp_path):
                 text = tab.evaluate("document.body.innerText")
                 words = ("Pause", "Checkpoint", "Contact forces", "New rollout", "Return of the episode")
                 assert not [word for word in words if word not in text], text
-                assert_moves(tab, tmp_path, lambda: press(tab, "Pause"), lambda: press(tab, "Play"))
+                assert_moves(tab, screenshots, lambda: press(tab, "Pause"), lambda: press(tab, "Play"))
                 press(tab, "New rollout")
                 tab.wait_for("document.body.innerText.includes('Pause')")
                 scrub_until_paused(tab)
