@@ -1,6 +1,7 @@
 """Every task through the environment: shapes, clocks, seeds, resuming, and where gradients flow and do not."""
 
 import io
+from dataclasses import replace
 
 import pytest
 import torch
@@ -169,6 +170,30 @@ def test_the_observation_before_a_reset_is_kept():
     expected = torch.cat([after.joint_q[3, 1:], after.joint_qd[3]])
     assert info["final_obs"][3].equal(expected) and not obs[3].equal(expected)
     assert obs[[0, 1, 2, 4]].equal(info["final_obs"][[0, 1, 2, 4]])
+
+
+@ALL
+def test_rewards_of_many_moves_are_those_of_the_steps_and_so_are_their_gradients(name):
+    rewards, gradients = [], []
+    for many in (False, True):
+        env = trot.make_env(name, 3, dtype=torch.float64)
+        env.reset()
+        # The first world's time is up within the window, the second blows up in its first step.
+        joint_qd = torch.where(torch.tensor([[False], [True], [False]]), 1e9, env.worlds.joint_qd)
+        clock = torch.tensor([[env.horizon - 2], [0], [0]])
+        env.worlds = replace(env.worlds, joint_qd=joint_qd, clock=clock)
+        actions = random_actions(env, 4).requires_grad_()
+        if many:
+            found = env.rewards([env.advance(action) for action in actions])
+        else:
+            found = torch.stack([env.step(action)[1] for action in actions])
+        weights = torch.arange(1.0, 13.0, dtype=torch.float64).view(4, 3)
+        gradients.append(torch.autograd.grad((weights * found).sum(), actions)[0])
+        rewards.append(found.detach())
+    assert rewards[0][0, 1] == 0 and (rewards[0] != 0).sum() == 11
+    torch.testing.assert_close(*rewards, rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(*gradients, rtol=1e-11, atol=1e-12)
+    assert gradients[0].abs().max() > 1e-3
 
 
 def test_detach_cuts_the_gradient_and_keeps_the_numbers():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,6 +24,25 @@ START_ROUNDS = 32
 """Starts drawn at once, per world."""
 STARTS_AT_ONCE = 32_768
 """With very many worlds fewer are drawn, so that they do not fill the memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """What a step did in every world, but for its reward."""
+
+    observation: Tensor
+    """What the next action is to answer: a new episode's first where this step ended one."""
+    action: Tensor
+    """As it was carried out."""
+    sound: Tensor
+    """(num_worlds, 1) False where a world blew up."""
+    final_state: State
+    """Before any reset, as are the following."""
+    final_obs: Tensor
+    measured: Any
+    """What the task measured of final_state."""
+    terminated: Tensor
+    truncated: Tensor
 
 
 class Env:
@@ -49,13 +70,16 @@ class Env:
         self.device = _existing_device(device)
         self.stochastic_start, self.randomize = stochastic_start, randomize
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self._like = torch.zeros((), dtype=dtype, device=self.device)
-        # As tensors, because PyTorch takes three times as long to add or compare a plain number.
-        self._one, self._horizon = (torch.tensor(value, device=self.device) for value in (1, task.horizon))
-        nominal = task.start.draw(task.model, 1, None, self._like)
-        variant = Variant(dtype, per_world_parameters=randomize is not None, store_factor=self._like.is_cuda)
+        self._zero = torch.zeros((), dtype=dtype, device=self.device)
+        # As tensors, because PyTorch takes three times as long to add or compare a plain number, and would bring it to
+        # the GPU each time.
+        self._no_step, self._one_step, self._horizon = (
+            torch.tensor(value, device=self.device) for value in (0, 1, task.horizon)
+        )
+        nominal = task.start.draw(task.model, 1, None, self._zero)
+        variant = Variant(dtype, per_world_parameters=randomize is not None, store_factor=self._zero.is_cuda)
         run = launcher(task.model, variant, nominal.joint_q.device)
-        self._physics = Physics(run, task.dt, task.substeps, nominal.joint_q)
+        self._physics = Physics(run, task.dt, task.substeps, nominal.joint_q, self._zero)
         self.observation_layout = self._dry_run(nominal)
         self._starts: Starts | None = None
         self._used = 0
@@ -102,12 +126,12 @@ class Env:
             start.joint_q,
             start.joint_qd,
             start.observation,
-            previous_action=self._like.new_zeros(rows, self.num_actions),
+            previous_action=self._zero.new_zeros(rows, self.num_actions),
             clock=torch.zeros(rows, 1, dtype=torch.int64, device=self.device),
             parameter=start.parameter,
             strength=start.strength,
             faults=torch.zeros(rows, 1, dtype=torch.int64, device=self.device),
-            last_fault=self._like.new_zeros(rows, record + self.num_actions),
+            last_fault=self._zero.new_zeros(rows, record + self.num_actions),
         )
         return start.observation, {}
 
@@ -119,6 +143,19 @@ class Env:
         before, but not from a new episode into the old one. info["reward_terms"] holds the named terms, info["fault"]
         which worlds blew up in this step (reward 0, terminated, no gradient), info["faults"] how often each has so far.
         """
+        move = self.advance(action)
+        names, terms = self._reward_terms(move.measured, move.action, move.sound)
+        info = {
+            "final_obs": move.final_obs,
+            "final_state": move.final_state,
+            "reward_terms": dict(zip(names, terms.unbind(dim=1), strict=True)),
+            "fault": ~move.sound.squeeze(1),
+            "faults": self.worlds.faults.squeeze(1),
+        }
+        return move.observation, terms.sum(dim=1), move.terminated, move.truncated, info
+
+    def advance(self, action: Tensor) -> Move:
+        """All of step() but its reward. Those of many steps come from rewards(), at the price of one."""
         before = self.worlds
         action = self._checked(action).clamp(-1, 1)
         control = self.task.control(action)
@@ -129,22 +166,17 @@ class Env:
         )
         fault = ~sound
         faults, last_fault = before.faults, before.last_fault
-        all_sound = surely_all(sound)
-        if not all_sound:
+        if not surely_all(sound):
             faults, last_fault = faults + fault, self._remember_faults(before, action, sound)
             # The action may be what was not finite.
-            action = torch.where(sound, action, 0.0)
+            action = torch.where(sound, action, self._zero)
 
         final_state = State(joint_q, joint_qd)
         measured = self.task.measure(final_state)
         final_obs = _joined(self.task.observation(measured, action))
-        terms = self.task.reward_terms(measured, action)
-        term_values = _joined(terms)
-        if not all_sound:
-            term_values = torch.where(sound, term_values, 0.0)
         fallen = self.task.fallen(measured)
         terminated = fault if fallen is None else fault | fallen.reshape(-1, 1)
-        clock = before.clock + self._one
+        clock = before.clock + self._one_step
         truncated = clock >= self._horizon
 
         self._worlds = Worlds(
@@ -153,15 +185,29 @@ class Env:
         done = terminated | truncated
         if done.is_cuda or bool(done.any()):
             self._worlds = self._begin_episodes(done, self._worlds)
-        info = {
-            "final_obs": final_obs,
-            "final_state": final_state,
-            "reward_terms": dict(zip(terms, term_values.unbind(dim=1), strict=True)),
-            "fault": fault.squeeze(1),
-            "faults": faults.squeeze(1),
-        }
-        reward = term_values.sum(dim=1)
-        return self._worlds.observation, reward, terminated.squeeze(1), truncated.squeeze(1), info
+        return Move(
+            self._worlds.observation,
+            action,
+            sound,
+            final_state,
+            final_obs,
+            measured,
+            terminated.squeeze(1),
+            truncated.squeeze(1),
+        )
+
+    def rewards(self, moves: Sequence[Move]) -> Tensor:
+        """(steps, worlds) what step() would have paid for each of these moves."""
+        state = State(*(torch.cat([getattr(move.final_state, q) for move in moves]) for q in ("joint_q", "joint_qd")))
+        action, sound = (torch.cat([getattr(move, name) for move in moves]) for name in ("action", "sound"))
+        _, terms = self._reward_terms(self.task.measure(state), action, sound)
+        return terms.sum(dim=1).view(len(moves), self.num_worlds)
+
+    def _reward_terms(self, measured: Any, action: Tensor, sound: Tensor) -> tuple[list[str], Tensor]:
+        """Names, and a column each; zeros where a world blew up."""
+        terms = self.task.reward_terms(measured, action)
+        values = _joined(terms)
+        return list(terms), values if surely_all(sound) else torch.where(sound, values, self._zero)
 
     def _begin_episodes(self, done: Tensor, ended: Worlds) -> Worlds:
         """Fresh starts where an episode is done; elsewhere nothing changes, gradients included."""
@@ -170,8 +216,8 @@ class Env:
             torch.where(done, start.joint_q, ended.joint_q),
             torch.where(done, start.joint_qd, ended.joint_qd),
             torch.where(done, start.observation, ended.observation),
-            previous_action=torch.where(done, 0.0, ended.previous_action),
-            clock=torch.where(done, 0, ended.clock),
+            previous_action=torch.where(done, self._zero, ended.previous_action),
+            clock=torch.where(done, self._no_step, ended.clock),
             parameter=torch.where(done, start.parameter, ended.parameter) if self.randomize else ended.parameter,
             strength=torch.where(done, start.strength, ended.strength) if self.randomize else ended.strength,
             faults=ended.faults,
@@ -255,9 +301,9 @@ class Env:
         expected = (self.num_worlds, self.num_actions)
         if tuple(action.shape) != expected:
             raise ValueError(f"action must be {expected}, one row per world, not {tuple(action.shape)}")
-        if action.dtype != self.dtype or action.device != self._like.device:
+        if action.dtype != self.dtype or action.device != self._zero.device:
             raise ValueError(
-                f"action is {action.dtype} on {action.device}, the environment {self.dtype} on {self._like.device}; "
+                f"action is {action.dtype} on {action.device}, the environment {self.dtype} on {self._zero.device}; "
                 "convert it with .to(...)"
             )
         return action
@@ -285,12 +331,12 @@ class Env:
     def _draw_starts(self) -> None:
         task, model, rows = self.task, self.task.model, self.num_worlds
         count = rows * max(1, min(START_ROUNDS, STARTS_AT_ONCE // rows))
-        state = task.start.draw(model, count, self.generator if self.stochastic_start else None, self._like)
-        previous_action = self._like.new_zeros(count, self.num_actions)
+        state = task.start.draw(model, count, self.generator if self.stochastic_start else None, self._zero)
+        previous_action = self._zero.new_zeros(count, self.num_actions)
         observation = _joined(task.observation(task.measure(state), previous_action))
-        parameter = strength = self._like.new_zeros(count, 0)
+        parameter = strength = self._zero.new_zeros(count, 0)
         if self.randomize is not None:
-            parameter, strength = self.randomize.draw(model, count, self.generator, self._like)
+            parameter, strength = self.randomize.draw(model, count, self.generator, self._zero)
         self._starts = Starts(state.joint_q, state.joint_qd, observation, parameter, strength)
         self._starts_captured = _capturing(self.device)
         self._used = 0
@@ -299,7 +345,7 @@ class Env:
     def _dry_run(self, nominal: State) -> dict[str, slice]:
         """Where each part of the observation lies; raises where the task returns something of the wrong shape."""
         state = State(nominal.joint_q.repeat(2, 1), nominal.joint_qd.repeat(2, 1))
-        action = self._like.new_zeros(2, self.num_actions)
+        action = self._zero.new_zeros(2, self.num_actions)
         name = type(self.task).__name__
         measured = self.task.measure(state)
         parts = self.task.observation(measured, action)

@@ -24,6 +24,8 @@ class Physics:
     substeps: int
     nominal_q: Tensor
     """(1, num_q) where a world that blew up is put until its reset: a pose that can be observed."""
+    zero: Tensor
+    """A scalar. Where a plain 0.0 stands, PyTorch makes such a one on the GPU each time."""
 
 
 def guarded_step(
@@ -68,7 +70,7 @@ class _GuardedStep(torch.autograd.Function):
             ctx.save_for_backward(ran.joint_q, ran.joint_qd, ran.control, parameter, next_q, ran.trajectory, sound)
         ctx.mark_non_differentiable(sound)
         if not surely_all(sound):
-            next_q, next_qd = torch.where(sound, next_q, physics.nominal_q), torch.where(sound, next_qd, 0.0)
+            next_q, next_qd = torch.where(sound, next_q, physics.nominal_q), torch.where(sound, next_qd, physics.zero)
         return next_q, next_qd, sound
 
     @staticmethod
@@ -81,5 +83,5 @@ class _GuardedStep(torch.autograd.Function):
         joint_q_bar, joint_qd_bar, control_bar, _ = ran.backward(next_q_bar, next_qd_bar, tangent=False)
         gradients = [joint_q_bar, joint_qd_bar, control_bar]
         if not surely_all(sound):
-            gradients = [torch.where(sound, gradient, 0.0) for gradient in gradients]
+            gradients = [torch.where(sound, gradient, physics.zero) for gradient in gradients]
         return None, None, *gradients, None
