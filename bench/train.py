@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
+from itertools import cycle
 from pathlib import Path
 
 import torch
@@ -29,6 +30,8 @@ H200_NEED = {"ant": 40, "half_cheetah": 35, "humanoid": 90, "muscle_humanoid": 1
 """Milliseconds per iteration at the tuned number of worlds."""
 CPU_NEED = {"ant": 150, "humanoid": 400, "muscle_humanoid": 600}
 """The same on two cores."""
+WARM_UP = 3
+"""Iterations that do not count."""
 PROGRAM_OF_2022 = {"ant": 880, "half_cheetah": 704, "humanoid": 2360, "muscle_humanoid": 2390, "hopper": 975}
 """What the program released with the paper takes on an H200."""
 
@@ -77,24 +80,36 @@ def measure_training(task: str, device: str, worlds: int | None, iterations: int
     if worlds is not None:
         settings = replace(settings, num_worlds=worlds)
     shac = Shac(make_env(task, settings.num_worlds, device), settings)
-    times: dict[str, list[float]] = {}
     with one_torch_thread():
         phases = fast_phases(shac)
-        for iteration in range(3 + iterations):
-            for name, phase in phases.items():
-                began = _now(shac.device)
+        moments = [Moment(shac.device)]
+        for _ in range(WARM_UP + iterations):
+            for phase in phases.values():
                 phase()
-                if iteration >= 3:
-                    times.setdefault(name, []).append((_now(shac.device) - began) * 1e3)
-    medians = {name: statistics.median(values) for name, values in times.items()}
+                moments.append(Moment(shac.device))
+    times: dict[str, list[float]] = {name: [] for name in phases}
+    for name, begin, end in zip(cycle(phases), moments[:-1], moments[1:], strict=False):
+        times[name].append(begin.milliseconds_to(end))
+    medians = {name: statistics.median(values[WARM_UP:]) for name, values in times.items()}
     return IterationTime(task, shac.device.type, settings.num_worlds, settings.horizon, **medians)
 
 
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        # Not the whole device: the critic works on a stream beside this one, and counts as far as it is waited for.
-        torch.cuda.current_stream(device).synchronize()
-    return time.perf_counter()
+class Moment:
+    """On the GPU nobody waits for it, as in training; what runs beside counts as far as it is waited for."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.on_gpu = device.type == "cuda"
+        if self.on_gpu:
+            self.event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            self.event.record(torch.cuda.current_stream(device))
+        else:
+            self.seconds = time.perf_counter()
+
+    def milliseconds_to(self, later: Moment) -> float:
+        if not self.on_gpu:
+            return (later.seconds - self.seconds) * 1e3
+        later.event.synchronize()
+        return float(self.event.elapsed_time(later.event))
 
 
 def run_train_bench(settings: TrainBenchSettings) -> None:

@@ -37,9 +37,10 @@ def _captured(shac: Shac, phases: dict[str, Phase]) -> dict[str, Phase]:
 
     def backward() -> None:
         beside.wait_stream(torch.cuda.current_stream(shac.device))
+        # In this order, because to launch the critic's many small kernels takes a while too.
+        graphs["backward"].replay()
         with torch.cuda.stream(beside):
             graphs["critic"].replay()
-        graphs["backward"].replay()
 
     def wait_for_critic() -> None:
         torch.cuda.current_stream(shac.device).wait_stream(beside)
