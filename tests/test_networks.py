@@ -41,8 +41,16 @@ def scramble(module):
 def test_layers_come_in_the_order_linear_elu_layer_norm():
     network = perceptron(5, (7, 6), 2)
     block = [nn.Linear, nn.ELU, nn.LayerNorm]
-    assert [type(layer) for layer in network] == [*block, *block, nn.Linear]
+    for layer, kind in zip(network, [*block, *block, nn.Linear], strict=True):
+        assert isinstance(layer, kind)
     assert [(layer.in_features, layer.out_features) for layer in linear_layers(network)] == [(5, 7), (7, 6), (6, 2)]
+
+
+@pytest.mark.gpu
+def test_networks_on_the_gpu_are_those_of_the_cpu(rng):
+    network = perceptron(5, (70, 60), 2).double()
+    inputs = torch.tensor(rng.normal(size=(3, 4, 5)))
+    torch.testing.assert_close(network.cuda()(inputs.cuda()).cpu(), network.cpu()(inputs), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("hidden", [(), (7,), (7, 6)])

@@ -143,7 +143,7 @@ class Env:
         before, but not from a new episode into the old one. info["reward_terms"] holds the named terms, info["fault"]
         which worlds blew up in this step (reward 0, terminated, no gradient), info["faults"] how often each has so far.
         """
-        move = self.advance(action)
+        move = self.advance(self._checked(action).clamp(-1, 1))
         names, terms = self._reward_terms(move.measured, move.action, move.sound)
         info = {
             "final_obs": move.final_obs,
@@ -155,9 +155,12 @@ class Env:
         return move.observation, terms.sum(dim=1), move.terminated, move.truncated, info
 
     def advance(self, action: Tensor) -> Move:
-        """All of step() but its reward. Those of many steps come from rewards(), at the price of one."""
+        """All of step() but the reward, for actions that lie in [-1, 1]: they are not clamped.
+
+        The rewards of many moves come from rewards(), at the price of one.
+        """
         before = self.worlds
-        action = self._checked(action).clamp(-1, 1)
+        action = self._checked(action)
         control = self.task.control(action)
         if self.randomize is not None:
             control = control * before.strength

@@ -69,15 +69,21 @@ class _GuardedStep(torch.autograd.Function):
             ctx.physics = physics
             ctx.save_for_backward(ran.joint_q, ran.joint_qd, ran.control, parameter, next_q, ran.trajectory, sound)
         ctx.mark_non_differentiable(sound)
+        # Or PyTorch would make up a gradient of zeros by it.
+        ctx.set_materialize_grads(False)
         if not surely_all(sound):
             next_q, next_qd = torch.where(sound, next_q, physics.nominal_q), torch.where(sound, next_qd, physics.zero)
         return next_q, next_qd, sound
 
     @staticmethod
-    def backward(ctx: Any, next_q_bar: Tensor, next_qd_bar: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, next_q_bar: Tensor | None, next_qd_bar: Tensor | None, sound_bar: None
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
         if torch.is_grad_enabled():
             raise NotImplementedError("trot has first derivatives only; create_graph=True would miss the physics")
         joint_q, joint_qd, control, parameter, next_q, trajectory, sound = ctx.saved_tensors
+        next_q_bar = torch.zeros_like(joint_q) if next_q_bar is None else next_q_bar
+        next_qd_bar = torch.zeros_like(joint_qd) if next_qd_bar is None else next_qd_bar
         physics = ctx.physics
         ran = Pass(physics.run, physics.dt, physics.substeps, joint_q, joint_qd, control, parameter, next_q, trajectory)
         joint_q_bar, joint_qd_bar, control_bar, _ = ran.backward(next_q_bar, next_qd_bar, tangent=False)

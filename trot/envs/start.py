@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trot.envs.constants import constant
-from trot.envs.rotation import frame, multiply, rotate_back
+from trot.envs.rotation import multiply, rotate_back
 from trot.sim.model import JointType, Model
 from trot.sim.state import State
 
@@ -70,7 +70,7 @@ class Start:
         # MuJoCo's coordinates of a twist: the origin's velocity, and turning in body axes.
         moving, turning = qd[:, :3].clone(), qd[:, 3:].clone()
         qd[:, :3] = moving + torch.linalg.cross(turning, position)
-        qd[:, 3:] = rotate_back(frame(rotation, "z", "x")[0], turning)
+        qd[:, 3:] = rotate_back(rotation, turning)
 
 
 def _uniform(shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:

@@ -23,7 +23,8 @@ Measured = TypeVar("Measured")
 class Task(ABC, Generic[Measured]):
     """A robot, where it starts, what it sees, what it is paid for, and when it has fallen.
 
-    Methods get all worlds at once, one row per world, and return tensors that gradients flow through. They must not
+    Methods get all worlds at once, one row per world, and return tensors that gradients flow through. What a row gets
+    must depend on that row alone: there may be more rows than worlds, those of many steps or of starts. No method may
     branch on values or move data to the CPU: masks (torch.where) instead of `if`.
     """
 

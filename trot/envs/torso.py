@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trot.envs.constants import constant
-from trot.envs.rotation import frame, rotate
+from trot.envs.torso_kernels import torso_rows
 from trot.sim.state import State
 
 RATE_SCALE = 0.1
@@ -39,24 +38,21 @@ class Torso:
 
 def measure_torso(state: State, target_distance: float, up_axis: str = "z", forward_axis: str = "x") -> Torso:
     """The target lies on the ground, that far along x from where the nominal start stands."""
-    # Each state tensor is split once: the backward pass then joins the parts once, instead of adding up slices.
-    place, height, rotation, joints = torch.split_with_sizes(
-        state.joint_q, [2, 1, 4, state.joint_q.shape[1] - 7], dim=1
+    rows = torso_rows(state.joint_q, state.joint_qd, target_distance, up_axis, forward_axis)
+    widths = [1, 4, 3, 3, state.joint_q.shape[1] - 7, state.joint_qd.shape[1] - 6, 1, 1]
+    height, rotation, velocity, angular_velocity, joints, joint_rates, up, heading = rows.split_with_sizes(
+        widths, dim=1
     )
-    velocity, turning, joint_rates = torch.split_with_sizes(state.joint_qd, [3, 3, state.joint_qd.shape[1] - 6], dim=1)
-    matrix, up, forward = frame(rotation, up_axis, forward_axis)
-    to_target = constant((target_distance, 0.0), place) - place
-    distance = torch.linalg.vector_norm(to_target, dim=1, keepdim=True)
     return Torso(
         height=height,
         rotation=rotation,
         velocity=velocity,
         forward_speed=velocity[:, :1],
-        angular_velocity=rotate(matrix, turning),
+        angular_velocity=angular_velocity,
         joints=joints,
         joint_rates=joint_rates,
         up=up,
-        heading=(forward * to_target).sum(dim=1, keepdim=True) / distance,
+        heading=heading,
     )
 
 

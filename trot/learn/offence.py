@@ -11,7 +11,7 @@ import torch
 from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env
 from trot.learn.agent import shac_settings_from
-from trot.learn.shac import Shac, adjoint_norms
+from trot.learn.shac import Adjoints, Shac
 from trot.runs import RunFolder
 
 MODULES = ("policy", "target_critic", "normalizer")
@@ -59,8 +59,7 @@ def _run_again(saved: dict[str, Any], dtype: torch.dtype) -> str:
     if bool(bad_reward.any()):
         step, world = bad_reward.nonzero()[0].tolist()
         return f"the reward of world {world} is not finite in step {step}"
-    shac.window.loss.backward()  # type: ignore[no-untyped-call]
-    adjoint = adjoint_norms(shac.window.states) * shac.window.reward.numel()
+    adjoint = Adjoints.of(shac.window).state_norms() * shac.window.reward.numel()
     bad = ~adjoint.isfinite()
     if bool(bad.any()):
         # Adjoints run backward: the last step that is bad is where it began.

@@ -60,16 +60,36 @@ class Window:
     inputs: Tensor
     """Normalised observations that the policy saw."""
     actions: list[Tensor]
-    """What it did: they keep their adjoints, as the states do."""
     seen: list[Tensor]
     """Observations as they came, the one behind the window included."""
     states: list[State]
-    """After each step, before any reset: they keep their adjoints."""
+    """After each step, before any reset."""
     reward: Tensor
     next_value: Tensor
     """Of the target critic after each step; 0 after a fall."""
     done: Tensor
     loss: Tensor
+
+
+@dataclass
+class Adjoints:
+    """The loss's gradient by what happened in a window, (horizon, worlds, ...)."""
+
+    actions: Tensor
+    joint_q: Tensor
+    joint_qd: Tensor
+
+    @classmethod
+    def of(cls, window: Window) -> Adjoints:
+        """One backward pass through the window."""
+        steps = len(window.actions)
+        joint_q, joint_qd = ([getattr(state, name) for state in window.states] for name in ("joint_q", "joint_qd"))
+        found = torch.autograd.grad(window.loss, [*window.actions, *joint_q, *joint_qd], materialize_grads=True)
+        return cls(*(torch.stack(found[first : first + steps]) for first in (0, steps, 2 * steps)))
+
+    def state_norms(self) -> Tensor:
+        """(horizon, worlds) of the gradient by each world's state."""
+        return (self.joint_q.square().sum(dim=2) + self.joint_qd.square().sum(dim=2)).sqrt()
 
 
 class Shac:
@@ -149,8 +169,6 @@ class Shac:
             observation = moves[-1].observation
             seen.append(observation)
         states = [move.final_state for move in moves]
-        for action, state in zip(actions, states, strict=True):
-            _keep_adjoints(action, state.joint_q, state.joint_qd)
         # Rewards, and values too, of all steps at once: many times fewer operations than step by step.
         reward, fell = env.rewards(moves), torch.stack([move.terminated for move in moves])
         done = fell | torch.stack([move.truncated for move in moves])
@@ -167,13 +185,11 @@ class Shac:
         A weight acts through the actions alone, so its gradient is a sum over steps. One pass over all of them at once
         takes far fewer operations than adding it up step by step.
         """
-        window = self.window
-        window.loss.backward()  # type: ignore[no-untyped-call]
+        self.adjoints = Adjoints.of(self.window)
         self.policy.requires_grad_(True)
-        adjoints = torch.stack([_adjoint(action) for action in window.actions])
         with threads_for_batches(self.settings.actor_hidden):
-            actions = self.policy(window.inputs, self.noise)
-            return list(torch.autograd.grad(actions, self._policy_parameters, adjoints))
+            actions = self.policy(self.window.inputs, self.noise)
+            return list(torch.autograd.grad(actions, self._policy_parameters, self.adjoints.actions))
 
     def improve_policy(self) -> None:
         """Follow the gradient of the window's return."""
@@ -272,7 +288,7 @@ class Shac:
         self.episodes += count
 
     def _write_metrics(self, window: Window) -> None:
-        adjoint = adjoint_norms(window.states) * window.reward.numel()
+        adjoint = self.adjoints.state_norms() * window.reward.numel()
         steps = adjoint.mean(dim=1)
         row = {
             "episode_return": self.mean_return,
@@ -357,25 +373,6 @@ def _clip(gradients: list[Tensor], largest: float) -> Tensor:
     norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
     torch._foreach_mul_(gradients, (largest / (norm + 1e-6)).clamp(max=1))
     return norm
-
-
-def _keep_adjoints(*tensors: Tensor) -> None:
-    """Ask autograd to leave the gradients by these where they can be read after the backward pass."""
-    for tensor in tensors:
-        if tensor.requires_grad:
-            tensor.retain_grad()
-
-
-def _adjoint(tensor: Tensor) -> Tensor:
-    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
-
-
-def adjoint_norms(states: list[State]) -> Tensor:
-    """(steps, worlds) norm of the loss's gradient by each world's state."""
-    squares = []
-    for tensors in ([state.joint_q for state in states], [state.joint_qd for state in states]):
-        squares.append(torch.stack([_adjoint(tensor) for tensor in tensors]).square().sum(dim=2))
-    return (squares[0] + squares[1]).sqrt()
 
 
 def _tensors(module: torch.nn.Module) -> list[Tensor]:

@@ -87,7 +87,7 @@ def source(layout: Layout, variant: Variant) -> str:
 
 
 @contextlib.contextmanager
-def _quiet_warp() -> Iterator[None]:
+def quiet_warp() -> Iterator[None]:
     """Without Warp's greeting and build messages, which are noise in a training run."""
     level = wp.config.log_level
     wp.config.log_level = max(level, wp.LOG_ERROR)
@@ -100,7 +100,7 @@ def _quiet_warp() -> Iterator[None]:
 @functools.cache
 def start_warp() -> None:
     """Initialise Warp once. Where there is no GPU, it says so on stderr whatever its log level: hold that back."""
-    with _quiet_warp():
+    with quiet_warp():
         if torch.cuda.is_available():
             wp.init()  # type: ignore[no-untyped-call]
         else:
@@ -120,16 +120,17 @@ def _init_without_stderr() -> None:
         os.close(nowhere)
 
 
-def _module_name(text: str) -> str:
+def module_name(text: str) -> str:
+    """A name that no other source has."""
     return f"trot_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def compile_kernels(layout: Layout, variant: Variant, device: torch.device, lanes: int) -> Kernels:
     """The kernels of a model for one device: compiled the first time, from Warp's cache after that."""
     text = source(layout, variant)
-    name = _module_name(text + str(MODULE_OPTIONS))
+    name = module_name(text + str(MODULE_OPTIONS))
     start_warp()
-    with _quiet_warp():
+    with quiet_warp():
         forward, backward, sizes = define_kernels(text, name, SCALARS[variant.dtype], lanes)
         warp_device = wp.device_from_torch(device)
         # Not zeros: PyTorch would write them on its own stream, perhaps after the kernel.

@@ -11,7 +11,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from trot.sim.build import Kernels, Variant, compile_kernels
+from trot.sim.build import Kernels, Variant, compile_kernels, quiet_warp
 from trot.sim.layout import kernel_layout
 from trot.sim.model import Model
 from trot.sim.threads import get_num_threads, run_together
@@ -37,7 +37,8 @@ class Launcher:
         scalar = np.float32 if variant.dtype == torch.float32 else np.float64
         self.constants = torch.from_numpy(layout.pack(scalar)).to(device)
         self.cycles = torch.zeros(self.kernels.sizes.stages, dtype=torch.int64, device=device)
-        # Scratch and recorded launches, apart for each thread that calls.
+        self._recorded = RecordedLaunches()
+        # Scratch, apart for each thread that calls.
         self._own = threading.local()
 
     def num_blocks(self, num_worlds: int) -> int:
@@ -73,7 +74,7 @@ class Launcher:
         if slot not in scratch:
             scratch[slot] = torch.empty(self.kernels.sizes.workspace, dtype=torch.uint8)
         inputs = [self.constants.data_ptr(), scratch[slot].data_ptr(), *arguments, first]
-        return self._command(kernel, slot, inputs, end - first, None)
+        return self._recorded.command(kernel, slot, inputs, end - first, None, self.warp_device)
 
     def _launch_cuda(self, kernel: wp.Kernel, arguments: list[Any], num_blocks: int) -> None:
         sizes = self.kernels.sizes
@@ -81,19 +82,32 @@ class Launcher:
         fits = self.constants.numel() + sizes.workspace <= sizes.shared
         scratch = torch.empty(0 if fits else num_blocks * sizes.workspace, dtype=torch.uint8, device=self.device)
         inputs = [self.constants.data_ptr(), scratch.data_ptr(), *arguments, 0]
-        self._command(kernel, 0, inputs, num_blocks * self.lanes, self.lanes).launch(stream=_warp_stream(self.device))
+        self._recorded.command(kernel, 0, inputs, num_blocks * self.lanes, self.lanes, self.warp_device).launch(
+            stream=warp_stream(self.device)
+        )
 
-    def _command(
-        self, kernel: wp.Kernel, slot: int, inputs: list[Any], dim: int, block_dim: int | None
-    ) -> wp.Launch:  # fmt: skip
-        """A recorded launch with these arguments. Warp takes longer to pack them anew than a small robot to step."""
-        commands: dict[tuple[wp.Kernel, int], wp.Launch] = self._own.__dict__.setdefault("commands", {})
-        key = (kernel, slot)
-        if key not in commands:
-            commands[key] = wp.launch(
-                kernel, dim=dim, inputs=inputs, device=self.warp_device, block_dim=block_dim, record_cmd=True
-            )
-        command = commands[key]
+
+class RecordedLaunches(threading.local):
+    """Launches that are kept and get other arguments, apart for each thread that calls.
+
+    Warp takes longer to pack arguments anew than a small robot to step.
+    """
+
+    def __init__(self) -> None:
+        self._commands: dict[tuple[wp.Kernel, int, str], wp.Launch] = {}
+
+    def command(
+        self, kernel: wp.Kernel, slot: int, inputs: list[Any], dim: int, block_dim: int | None, device: wp.Device
+    ) -> wp.Launch:
+        """A launch with these arguments. Launches of one kernel that run at once need slots of their own."""
+        key = (kernel, slot, device.alias)
+        if key not in self._commands:
+            # The first launch of a kernel loads it, and Warp would tell.
+            with quiet_warp():
+                self._commands[key] = wp.launch(
+                    kernel, dim=dim, inputs=inputs, device=device, block_dim=block_dim, record_cmd=True
+                )
+        command = self._commands[key]
         command.set_params_from_ctypes(inputs)
         command.set_dim(dim)
         return command
@@ -102,7 +116,7 @@ class Launcher:
 _streams: dict[tuple[int | None, int], wp.Stream] = {}
 
 
-def _warp_stream(device: torch.device) -> wp.Stream:
+def warp_stream(device: torch.device) -> wp.Stream:
     """Warp's view of PyTorch's current stream: what was queued there comes first, and a graph capture sees us."""
     current = torch.cuda.current_stream(device)
     key = (device.index, current.cuda_stream)
