@@ -89,6 +89,22 @@ def test_motion_is_as_fast_as_it_was(opengl, trot, motion, tmp_path, monkeypatch
     assert len(drawn) == 30, "no longer than the motion"
 
 
+def test_the_beginning_can_be_left_out(opengl, trot, motion, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(Scene, "draw", lambda _, frame: drawn.append(frame) or np.zeros((16, 16, 3), np.uint8))
+    assert trot(motion, tmp_path / "x.gif", "--fps", 60, "--begin", 0.5, "--seconds", 0.1)[0] == 0
+    assert drawn == list(range(30, 36))
+    drawn.clear()
+    assert trot(motion, tmp_path / "x.png", "--begin", 0.5, "--seconds", 0.4, "--frames", 3)[0] == 0
+    assert drawn == [30, 42, 54]
+    drawn.clear()
+    # The motion lasts a second.
+    assert trot(motion, tmp_path / "x.png", "--begin", 0.9, "--frames", 2)[0] == 0
+    assert drawn == [54, 60]
+    code, told = trot(motion, tmp_path / "x.png", "--begin", 1.5)
+    assert code == 2 and "the motion lasts 1.00 s" in told
+
+
 def test_animation(opengl, trot, motion, tmp_path):
     assert trot(motion, tmp_path / "ant.gif", "--seconds", 0.2, "--width", 120, "--height", 80)[0] == 0
     with Image.open(tmp_path / "ant.gif") as animation:
@@ -169,6 +185,7 @@ def test_camera_keeps_up_and_jumps_at_resets():
         (["ant", "OUT/x.mp4", "--width", 101], "must be even"),
         (["ant", "OUT/x.png", "--height", 4], "16 to 8192"),
         (["ant", "OUT/x.png", "--seconds", 0], "seconds and fps must be above 0"),
+        (["ant", "OUT/x.png", "--begin", -1], "begin must be 0 or more seconds"),
         (["ant", "OUT/x.png", "--frames", 0], "frames must be at least 1"),
     ],
 )

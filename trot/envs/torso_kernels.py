@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trot.sim.build import C_NAMES, SCALARS, module_name, start_warp
-from trot.sim.launch import CUDA_LANES, RecordedLaunches, warp_stream
+from trot.sim.launch import CUDA_LANES, RecordedLaunches, build_lock, warp_stream
 from trot.sim.native import MODULE_OPTIONS, declare_source
 
 AXES = ("x", "y", "z")
@@ -86,8 +86,10 @@ _recorded = RecordedLaunches()
 
 def _launch(which: int, joint_q: Tensor, joint_qd: Tensor, setting: list[Any], others: list[Tensor]) -> None:
     """Run the forward (0) or the adjoint (1) kernel on every world."""
-    start_warp()
-    kernel, device = _define(joint_q.dtype)[which], joint_q.device
+    with build_lock:
+        start_warp()
+        kernel = _define(joint_q.dtype)[which]
+    device = joint_q.device
     lanes = CUDA_LANES if device.type == "cuda" else 1
     inputs = [joint_q.data_ptr(), joint_qd.data_ptr(), joint_q.shape[1], joint_qd.shape[1], *setting]
     inputs += [*(tensor.data_ptr() for tensor in others), lanes]

@@ -19,6 +19,9 @@ from trot.sim.threads import get_num_threads, run_together
 CUDA_LANES = 32
 """Lanes that share one world there: a warp."""
 
+build_lock = threading.RLock()
+"""Warp defines and compiles one thing at a time."""
+
 WORTH_A_THREAD = 230
 """Dofs times substeps times blocks below which handing work to another thread costs more than it saves."""
 
@@ -103,7 +106,7 @@ class RecordedLaunches(threading.local):
         key = (kernel, slot, device.alias)
         if key not in self._commands:
             # The first launch of a kernel loads it, and Warp would tell.
-            with quiet_warp():
+            with build_lock, quiet_warp():
                 self._commands[key] = wp.launch(
                     kernel, dim=dim, inputs=inputs, device=device, block_dim=block_dim, record_cmd=True
                 )
@@ -125,7 +128,6 @@ def warp_stream(device: torch.device) -> wp.Stream:
     return _streams[key]
 
 
-_build_lock = threading.Lock()
 _launchers: weakref.WeakKeyDictionary[Model, dict[tuple[Variant, torch.device], Launcher]] = weakref.WeakKeyDictionary()
 
 
@@ -134,8 +136,7 @@ def launcher(model: Model, variant: Variant, device: torch.device) -> Launcher:
     key = (variant, device)
     found = _launchers.get(model, {}).get(key)
     if found is None:
-        # Warp compiles one thing at a time.
-        with _build_lock:
+        with build_lock:
             made = _launchers.setdefault(model, {})
             found = made[key] = made.get(key) or Launcher(model, variant, device)
     return found

@@ -36,6 +36,8 @@ class RenderSettings:
     """Of the starts, the noise and random actions."""
     world: int = 0
     """Which of the worlds to show; each starts in its own way."""
+    begin: float = 0.0
+    """Seconds of the motion to leave out first."""
     seconds: float = 10.0
     """How much of the motion, at most."""
     fps: float = 30.0
@@ -67,6 +69,9 @@ def render_command(arguments: list[str]) -> int:
     trajectory = _trajectory(settings)
     if settings.save_trajectory is not None:
         trajectory.save(settings.save_trajectory)
+    length = (len(trajectory.begins) - 1) * trajectory.dt
+    if settings.begin > length:
+        raise ValueError(f"the motion lasts {length:.2f} s; there is nothing left after --begin {settings.begin}")
     strip = settings.out.suffix.lower() == ".png"
     wanted = _strip_frames(settings, trajectory) if strip else _video_frames(settings, trajectory)
     width = settings.width or (STRIP_WIDTH if strip else VIDEO_WIDTH)
@@ -85,6 +90,8 @@ def _check(settings: RenderSettings) -> None:
         raise ValueError(
             f"seconds and fps must be above 0, fps at most 1000, not {settings.seconds} and {settings.fps}"
         )
+    if not 0 <= settings.begin < float("inf"):
+        raise ValueError(f"begin must be 0 or more seconds, not {settings.begin}")
     if settings.frames < 1 or settings.world < 0:
         raise ValueError(f"frames must be at least 1 and world at least 0, not {settings.frames} and {settings.world}")
 
@@ -103,7 +110,7 @@ def _trajectory(settings: RenderSettings) -> Trajectory:
         settings.source,
         checkpoint=settings.checkpoint,
         worlds=settings.world + 1,
-        seconds=settings.seconds,
+        seconds=settings.begin + settings.seconds,
         seed=settings.seed,
         stochastic=settings.stochastic,
         agent=settings.agent or ("random" if names_task(settings.source) else "policy"),
@@ -113,16 +120,17 @@ def _trajectory(settings: RenderSettings) -> Trajectory:
 def _video_frames(settings: RenderSettings, trajectory: Trajectory) -> list[int]:
     """The trajectory's frame that is nearest in time to each of the video's."""
     last = len(trajectory.begins) - 1
-    seconds = min(settings.seconds, last * trajectory.dt)
-    times = [index / settings.fps for index in range(max(1, round(seconds * settings.fps)))]
+    seconds = min(settings.seconds, last * trajectory.dt - settings.begin)
+    times = [settings.begin + index / settings.fps for index in range(max(1, round(seconds * settings.fps)))]
     return [min(round(time / trajectory.dt), last) for time in times]
 
 
 def _strip_frames(settings: RenderSettings, trajectory: Trajectory) -> list[int]:
     """Evenly spread, the first and the last included."""
-    last = min(len(trajectory.begins) - 1, round(settings.seconds / trajectory.dt))
+    first = round(settings.begin / trajectory.dt)
+    last = min(len(trajectory.begins) - 1, round((settings.begin + settings.seconds) / trajectory.dt))
     between = max(settings.frames - 1, 1)
-    return [round(index * last / between) for index in range(settings.frames)]
+    return [first + round(index * (last - first) / between) for index in range(settings.frames)]
 
 
 def _draw(scene: Scene, wanted: list[int], progress: Progress) -> Iterator[Pixels]:
