@@ -223,6 +223,28 @@ def test_the_demo_trains_until_its_goal_and_says_where_the_run_lies(tmp_path, ca
     assert "<html" in (tmp_path / "demo-0" / "motion.html").read_text()[:1000].lower()
 
 
+def test_the_demo_learns_on_while_new_episodes_are_too_bad(tmp_path, capsys, monkeypatch):
+    returns = [-200_000.0, -150_000.0, -90_000.0]
+    monkeypatch.setattr("trot.demo._play", lambda run: returns.pop(0))
+    assert main(["demo", "--runs", str(tmp_path), "--goal", "-100000"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("Not yet: 128 new episodes return -") == 2
+    assert "It is solved: 128 new episodes return -90000" in printed
+    rows = RunFolder.open(tmp_path / "demo-0").read_metrics()
+    assert [row["iteration"] for row in rows] == list(range(1, len(rows) + 1)) and not returns
+
+
+def test_a_run_that_reached_its_goal_goes_on_towards_another_one(tmp_path, capsys):
+    run = train(tmp_path, "--stop-at", "-1e6", "--num-worlds", "1", "--horizon", "60", task="cartpole")
+    reached = run.load_checkpoint("last")["iteration"]
+    assert main(["resume", str(run.path)]) == 0
+    assert "is finished" in capsys.readouterr().out
+    assert main(["resume", str(run.path), "--stop-at", "0"]) == 0
+    assert run.load_checkpoint("last")["iteration"] == run.settings["iterations"] > reached
+    assert main(["resume", str(run.path), "--stop-at", "1"]) == 0
+    assert "is finished" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_cartpole_swings_up(tmp_path):
     """500 iterations lead to about -550; a pole that hangs down costs -2400."""

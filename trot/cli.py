@@ -60,14 +60,15 @@ def resume(arguments: list[str]) -> int:
     """Go on with a run as if it had never stopped."""
     from trot.learn.train import resume as go_on
 
-    def read(run: tyro.conf.Positional[Path], device: str = "auto") -> None:
+    def read(run: tyro.conf.Positional[Path], device: str = "auto", stop_at: float | None = None) -> None:
         """Go on with a run.
 
         Args:
             run: The run folder.
             device: auto is the kind of device that the run began on.
+            stop_at: Another goal than the run's own, also for a run that has reached that.
         """
-        go_on(run, device)
+        go_on(run, device, stop_at)
 
     tyro.cli(read, prog="trot resume", description=resume.__doc__, args=arguments)
     return 0

@@ -8,17 +8,19 @@ from pathlib import Path
 from trot.learn.agent import load_agent
 from trot.learn.evaluate import evaluate
 from trot.learn.settings import resolve
-from trot.learn.train import TrainSettings, train
+from trot.learn.train import TrainSettings, resume, train
 from trot.learn.trainer import Schedule
 from trot.runs import RunFolder
 from trot.view.trajectory import record
 
 SOLVED = -600.0
 """Mean return of an episode. Hanging down costs about -2400; swinging up at once and standing still, about -450."""
+MARGIN = 30.0
+"""By how much more than that to learn on, when new episodes turn out worse."""
 
 
 def run_demo(runs: Path = Path("runs"), seed: int = 0, goal: float = SOLVED) -> None:
-    """Train CartPole swing-up until it is solved, then play 128 episodes.
+    """Train CartPole swing-up until 128 new episodes show that it is solved.
 
     Args:
         runs: Where the run folder is made.
@@ -37,14 +39,28 @@ def run_demo(runs: Path = Path("runs"), seed: int = 0, goal: float = SOLVED) -> 
         shac=resolve("cartpole"),
     )
     run = train(settings)
-    played = evaluate(load_agent(run, "last"), "cartpole")
-    verdict = "It is solved" if played.mean_return >= goal else "It is not solved"
+    aim, played = goal, _play(run)
+    # While a policy still changes quickly, its training episodes flatter it.
+    while played < goal and _iteration(run) < settings.shac.iterations:
+        print(f"Not yet: 128 new episodes return {played:.0f} on average.")
+        aim += MARGIN
+        run = resume(run.path, stop_at=aim)
+        played = _play(run)
+    verdict = "It is solved" if played >= goal else "It is not solved"
     print(
-        f"{verdict}: 128 new episodes return {played.mean_return:.0f} on average; a pole that hangs down gets -2400. "
+        f"{verdict}: 128 new episodes return {played:.0f} on average; a pole that hangs down gets -2400. "
         f"{time.monotonic() - began:.0f} s in all.\n"
         f"The run lies in {run.path}. Play it again: trot eval {run.path}. Next: trot train ant"
     )
     _write_page(run)
+
+
+def _play(run: RunFolder) -> float:
+    return evaluate(load_agent(run, "last"), "cartpole").mean_return
+
+
+def _iteration(run: RunFolder) -> int:
+    return int(run.load_checkpoint("last")["iteration"])
 
 
 def _write_page(run: RunFolder) -> None:

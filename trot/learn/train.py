@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -59,21 +59,22 @@ def train(settings: TrainSettings) -> RunFolder:
     return run
 
 
-def resume(path: Path, device: str = "auto") -> RunFolder:
-    """Go on with a run bit for bit as if it had never stopped."""
+def resume(path: Path, device: str = "auto", stop_at: float | None = None) -> RunFolder:
+    """Go on with a run bit for bit as if it had never stopped; with stop_at towards another goal than its own."""
     run = RunFolder.open(path)
     saved = run.load_checkpoint("last")
     settings = _settings_of(run, device)
     shac = Shac(_make_env(settings), settings.shac, settings.seed)
     shac.load_state_dict(saved["learner"])
     run.truncate_metrics(saved["iteration"])
-    if saved["finished"]:
+    schedule = settings.schedule if stop_at is None else replace(settings.schedule, stop_at=stop_at)
+    if saved["finished"] and (stop_at is None or saved["iteration"] >= settings.shac.iterations):
         print(f"{run.path} is finished: {saved['iteration']} iterations", flush=True)
         return run
     print(
         f"{settings.task}: on from iteration {saved['iteration']}, on {shac.device}. Run folder: {run.path}", flush=True
     )
-    Trainer(run, shac, settings.schedule, saved["iteration"], saved["seconds"]).run_to_the_end()
+    Trainer(run, shac, schedule, saved["iteration"], saved["seconds"]).run_to_the_end()
     return run
 
 
