@@ -7,24 +7,22 @@ python -m bench.env --quick    Ant and Humanoid on one core
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 import tyro
-import warp as wp
 from torch import Tensor
 
-from bench.report import CUDA, CUDA_GRAPH, ONE_CORE, describe_machine, gpu_name, markdown_table
+from bench.places import CUDA_GRAPH, ONE_CORE, Place, find_places
+from bench.report import describe_machine, gpu_name, markdown_table
 from bench.robots import CONTROL_STEPS
-from bench.window import Place, timed
+from bench.window import timed
 from trot.envs.env import Env
 from trot.envs.registry import TASKS, make_env
-from trot.sim.build import start_warp
 from trot.sim.state import State
 from trot.sim.step import step
 from trot.sim.threads import set_num_threads
@@ -187,9 +185,7 @@ def _median(times: tuple[Times, ...]) -> Times:
 
 def run_env_bench(settings: EnvBenchSettings) -> None:
     """Measure and print."""
-    places = list(_places(settings))
-    if not places:
-        raise SystemExit("nothing to measure: the CPU (Warp's compiler for it) and CUDA are missing or switched off")
+    places = find_places(settings.cpu, settings.cuda, all_cores=not settings.quick)
     print(describe_machine(gpu_name()), flush=True)
     timings = []
     for task in ("ant", "humanoid") if settings.quick else settings.tasks:
@@ -203,19 +199,6 @@ def run_env_bench(settings: EnvBenchSettings) -> None:
     print(f"\n### Environments\n\n{env_table(timings)}\n\n### Requirements\n\n{need_table(timings)}", flush=True)
     if settings.json is not None:
         settings.json.write_text(json.dumps([asdict(t) for t in timings], indent=2) + "\n")
-
-
-def _places(settings: EnvBenchSettings) -> Iterator[Place]:
-    start_warp()
-    if settings.cpu and wp.is_cpu_available():
-        cpu, cores = torch.device("cpu"), os.cpu_count() or 1
-        yield Place(ONE_CORE, cpu)
-        if cores > 1 and not settings.quick:
-            yield Place(f"CPU, {cores} threads", cpu, threads=cores)
-    if settings.cuda and torch.cuda.is_available():
-        cuda = torch.device("cuda", 0)
-        yield Place(CUDA, cuda)
-        yield Place(CUDA_GRAPH, cuda, graph=True)
 
 
 def env_table(timings: list[EnvTiming]) -> str:

@@ -14,8 +14,9 @@ from pathlib import Path
 import mujoco
 import torch
 
+from bench.places import Place
 from bench.robots import CONTROL_DT, Robot, draw_controls, draw_start
-from bench.window import Place, Timing, Window, measure
+from bench.window import Timing, Window, measure
 from trot.sim.model import Model
 
 PROTOTYPE_WORLDS = 64

@@ -11,6 +11,7 @@ import torch
 import warp as wp
 
 from bench.peers import PROTOTYPE_WORLDS, MujocoRate, PrototypeTiming
+from bench.places import CUDA, CUDA_GRAPH, ONE_CORE
 from bench.robots import CONTROL_STEPS
 from bench.stages import KeptMemory, StageCycles
 from bench.start import StartTime
@@ -19,10 +20,6 @@ from trot.machine import processor_name
 
 REFERENCE_WORLDS = 64
 """The world count that requirements and comparisons are stated for."""
-
-ONE_CORE = "CPU, 1 thread"
-CUDA = "CUDA"
-CUDA_GRAPH = "CUDA graph"
 
 
 @dataclass

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.report import CUDA_GRAPH, ONE_CORE, Report, markdown_table
+from bench.places import CUDA_GRAPH, ONE_CORE
+from bench.report import Report, markdown_table
 from bench.robots import ANT, HUMANOID, ROBOTS
 
 H200_MILLISECONDS = {HUMANOID.name: (25.0, 35.0), ANT.name: (6.0, 8.0)}

@@ -7,7 +7,6 @@ python -m bench.step --quick    the Ant alone
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -15,17 +14,16 @@ from pathlib import Path
 
 import torch
 import tyro
-import warp as wp
 
 from bench import report as tables
 from bench.peers import measure_mujoco, measure_prototype
-from bench.report import CUDA, CUDA_GRAPH, ONE_CORE, Report, describe_machine, gpu_name
+from bench.places import CUDA_GRAPH, ONE_CORE, Place, find_places
+from bench.report import Report, describe_machine, gpu_name
 from bench.requirements import requirement_table, requirements
 from bench.robots import ANT, CONTROL_STEPS, HUMANOID, ROBOTS, Robot
 from bench.stages import kept_memory, measure_stages
 from bench.start import measure_start
-from bench.window import Place, Timing, Window, measure
-from trot.sim.build import start_warp
+from bench.window import Timing, Window, measure
 from trot.sim.load import load_model
 from trot.sim.model import Model
 
@@ -64,9 +62,7 @@ def run_bench(settings: BenchSettings) -> None:
         raise SystemExit(f"--prototype: no such file: {settings.prototype}")
     if settings.json is not None and not settings.json.parent.is_dir():
         raise SystemExit(f"--json: no such folder: {settings.json.parent}")
-    places = list(_places(settings))
-    if not places:
-        raise SystemExit("nothing to measure: the CPU (Warp's compiler for it) and CUDA are missing or switched off")
+    places = find_places(settings.cpu, settings.cuda)
     devices = list(dict.fromkeys(place.device for place in places))
     gpu = gpu_name() if any(device.type == "cuda" for device in devices) else None
     report = Report(describe_machine(gpu), gpu)
@@ -87,19 +83,6 @@ def run_bench(settings: BenchSettings) -> None:
     if settings.json is not None:
         figures = asdict(report) | {"requirements": [asdict(row) for row in required]}
         settings.json.write_text(json.dumps(figures, indent=2) + "\n")
-
-
-def _places(settings: BenchSettings) -> Iterator[Place]:
-    start_warp()
-    if settings.cpu and wp.is_cpu_available():
-        cpu, cores = torch.device("cpu"), os.cpu_count() or 1
-        yield Place(ONE_CORE, cpu)
-        if cores > 1:
-            yield Place(f"CPU, {cores} threads", cpu, threads=cores)
-    if settings.cuda and torch.cuda.is_available():
-        cuda = torch.device("cuda", 0)
-        yield Place(CUDA, cuda)
-        yield Place(CUDA_GRAPH, cuda, graph=True)
 
 
 def _world_counts(settings: BenchSettings, device: torch.device) -> tuple[int, ...]:

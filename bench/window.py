@@ -11,6 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from bench.places import Place
 from bench.robots import CONTROL_DT, CONTROL_STEPS, Robot, draw_controls, draw_start
 from trot.sim.model import Model
 from trot.sim.state import State
@@ -18,17 +19,6 @@ from trot.sim.step import step
 from trot.sim.threads import set_num_threads
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where and how a window runs."""
-
-    name: str
-    device: torch.device
-    threads: int = 1
-    graph: bool = False
-    """Captured in CUDA graphs and replayed."""
 
 
 @dataclass(frozen=True)
