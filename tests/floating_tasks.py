@@ -5,28 +5,17 @@ from __future__ import annotations
 import numpy as np
 import torch
 from closed_forms import UPRIGHT, times, turn
+from exact_tasks import rows
 
 import trot
 
 NAMES = ["ant", "humanoid", "muscle_humanoid"]
-EXACT = {"rtol": 0, "atol": 1e-12}
 
 # The muscle Humanoid's body frames have x left, y up, z forward: at the start they turn x to y, y to z, z to x.
 START_ROTATION = {"ant": UPRIGHT, "humanoid": UPRIGHT, "muscle_humanoid": (0.5, 0.5, 0.5, 0.5)}
 SUBSTEPS = {"ant": 16, "humanoid": 48, "muscle_humanoid": 48}
 # Name: height wanted, how far above it counts, factor on that.
 HEIGHT_REWARD = {"humanoid": (0.84, 0.1, 10), "muscle_humanoid": (0.51, 0.05, 4)}
-
-
-def make(name: str, num_worlds: int = 1) -> trot.Env:
-    env = trot.make_env(name, num_worlds, dtype=torch.float64, stochastic_start=False)
-    env.reset()
-    return env
-
-
-def rows(*values: object) -> torch.Tensor:
-    """One world per argument."""
-    return torch.tensor(np.array(values, dtype=float))
 
 
 def copy_of(state: trot.State) -> trot.State:

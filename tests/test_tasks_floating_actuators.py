@@ -6,7 +6,8 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from floating_tasks import actions, make, rows
+from exact_tasks import make, rows
+from floating_tasks import actions
 from numpy.testing import assert_allclose, assert_array_equal
 
 import trot

@@ -6,9 +6,9 @@ import mujoco
 import numpy as np
 import pytest
 from closed_forms import times
+from exact_tasks import EXACT, make
 from floating_tasks import (
     ANGULAR,
-    EXACT,
     HEADING,
     JOINTS,
     LEFT_LEG,
@@ -22,7 +22,6 @@ from floating_tasks import (
     TURN,
     UP,
     actions,
-    make,
     state_of,
 )
 from numpy.testing import assert_allclose, assert_array_equal

@@ -6,20 +6,8 @@ import numpy as np
 import pytest
 import torch
 from closed_forms import times, turn
-from floating_tasks import (
-    EXACT,
-    HEADING,
-    HEIGHT_REWARD,
-    NAMES,
-    START_ROTATION,
-    UP,
-    actions,
-    copy_of,
-    make,
-    rows,
-    squares,
-    state_of,
-)
+from exact_tasks import EXACT, make, rows
+from floating_tasks import HEADING, HEIGHT_REWARD, NAMES, START_ROTATION, UP, actions, copy_of, squares, state_of
 from numpy.testing import assert_allclose
 from torch.autograd import gradcheck
 

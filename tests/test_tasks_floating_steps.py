@@ -6,19 +6,8 @@ import numpy as np
 import pytest
 import torch
 from closed_forms import rotation, times, turn
-from floating_tasks import (
-    EXACT,
-    HEIGHT_REWARD,
-    NAMES,
-    START_ROTATION,
-    SUBSTEPS,
-    actions,
-    copy_of,
-    make,
-    rows,
-    squares,
-    state_of,
-)
+from exact_tasks import EXACT, make, rows
+from floating_tasks import HEIGHT_REWARD, NAMES, START_ROTATION, SUBSTEPS, actions, copy_of, squares, state_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 import trot

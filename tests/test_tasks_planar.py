@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+from exact_tasks import EXACT, make, rows
 from mujoco_frames import body_frames
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.autograd import gradcheck
@@ -13,18 +14,6 @@ from torch.autograd import gradcheck
 import trot
 
 NAMES = ["cartpole", "hopper", "half_cheetah"]
-EXACT = {"rtol": 0, "atol": 1e-12}
-
-
-def make(name: str, num_worlds: int = 1) -> trot.Env:
-    env = trot.make_env(name, num_worlds, dtype=torch.float64, stochastic_start=False)
-    env.reset()
-    return env
-
-
-def rows(*values: object) -> torch.Tensor:
-    """One world per argument."""
-    return torch.tensor(np.array(values, dtype=float))
 
 
 def terms_at(env: trot.Env, state: trot.State, action: torch.Tensor) -> dict[str, torch.Tensor]:
