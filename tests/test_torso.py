@@ -85,3 +85,19 @@ def test_float32_stays_float32():
     for name, values in vars(found).items():
         assert values.dtype == torch.float32
         assert_allclose(values, getattr(expected, name), atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("joint_q", "joint_qd", "axis", "message"),
+    [
+        (torch.zeros(3, 6), torch.zeros(3, 6), "z", "whose first joint is free"),
+        (torch.zeros(3, 7), torch.zeros(3, 5), "z", "whose first joint is free"),
+        (torch.zeros(3, 7), torch.zeros(2, 6), "z", "one row per world"),
+        (torch.zeros(3, 7), torch.zeros(3, 6, dtype=torch.float64), "z", "both float64"),
+        (torch.zeros(3, 7).half(), torch.zeros(3, 6).half(), "z", "both float64"),
+        (torch.zeros(3, 7), torch.zeros(3, 6), "up", "an axis is x, y or z, not 'up'"),
+    ],
+)
+def test_what_does_not_fit_is_told_before_a_kernel_sees_it(joint_q, joint_qd, axis, message):
+    with pytest.raises(ValueError, match=message):
+        measure_torso(trot.State(joint_q, joint_qd), TARGET, up_axis=axis)

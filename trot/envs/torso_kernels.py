@@ -118,5 +118,26 @@ class _Measure(torch.autograd.Function):
 
 def torso_rows(joint_q: Tensor, joint_qd: Tensor, target: float, up_axis: str, forward_axis: str) -> Tensor:
     """The columns that torso.h describes."""
+    _check(joint_q, joint_qd, (up_axis, forward_axis))
     rows: Tensor = _Measure.apply(joint_q, joint_qd, [target, AXES.index(up_axis), AXES.index(forward_axis)])  # type: ignore[no-untyped-call]
     return rows
+
+
+def _check(joint_q: Tensor, joint_qd: Tensor, axes: tuple[str, str]) -> None:
+    """Kernels see addresses only: what does not fit must be told before."""
+    if joint_q.dim() != 2 or joint_qd.dim() != 2 or len(joint_q) != len(joint_qd):
+        raise ValueError(f"both must have one row per world: {_shapes(joint_q, joint_qd)}")
+    if joint_q.shape[1] < 7 or joint_qd.shape[1] < 6:
+        raise ValueError(f"only of a robot whose first joint is free is there a torso: {_shapes(joint_q, joint_qd)}")
+    if joint_q.dtype not in SCALARS or joint_qd.dtype != joint_q.dtype or joint_qd.device != joint_q.device:
+        raise ValueError(
+            f"joint_q is {joint_q.dtype} on {joint_q.device}, joint_qd {joint_qd.dtype} on {joint_qd.device}: "
+            "both must be float32 or both float64, on one device"
+        )
+    for axis in axes:
+        if axis not in AXES:
+            raise ValueError(f"an axis is x, y or z, not {axis!r}")
+
+
+def _shapes(joint_q: Tensor, joint_qd: Tensor) -> str:
+    return f"joint_q is {tuple(joint_q.shape)} and joint_qd {tuple(joint_qd.shape)}"
