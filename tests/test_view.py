@@ -158,4 +158,6 @@ def test_command_writes_a_page_of_a_run(tmp_path, capsys):
     run, _ = make_run(tmp_path)
     path = tmp_path / "page.html"
     assert view_command([str(run.path), "--steps", "10", "--html", str(path)]) == 0
-    assert re.search(r"page\.html: \d+\.\d MB, 11 frames", capsys.readouterr().out)
+    told = capsys.readouterr()
+    assert re.search(r"page\.html: \d+\.\d MB, 11 frames", told.out)
+    assert "11/11" in told.err, "progress up to the last frame"

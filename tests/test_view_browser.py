@@ -113,6 +113,7 @@ def test_live_viewer_plays_in_a_browser_and_ends_with_ctrl_c(tmp_path, screensho
     command = [*COMMAND, str(run.path), "--port", "0", "--no-browser", "--forces", "--steps", "100"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
+            assert process.stdout.readline() == "ant: recording ...\n"
             url = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())[0]
             with browser_page() as tab:
                 tab.open(url, offline=False)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from trot.learn.progress import Progress
+
 if TYPE_CHECKING:
     from trot.view.live import Rollout
     from trot.view.trajectory import Trajectory
@@ -83,7 +85,14 @@ def _view(settings: ViewSettings) -> None:
 
         check_destination(settings.html)
         trajectory = _record(settings, first)
-        size = write_page(trajectory, settings.html, follow=0 if settings.follow else None, forces=settings.forces)
+        with Progress(len(trajectory.begins)) as progress:
+            size = write_page(
+                trajectory,
+                settings.html,
+                follow=0 if settings.follow else None,
+                forces=settings.forces,
+                frame_done=lambda done: progress.update(done, {}),
+            )
         print(f"{settings.html}: {size / 1e6:.1f} MB, {len(trajectory.begins)} frames")
         return
     serve(

@@ -61,6 +61,7 @@ def serve(
         # Sharing would open a tunnel to the outside.
         server.gui.configure_theme(show_logo=False, show_share_button=False)
         # Before anything is built on it: here a failure ends the command, later only a message tells of one.
+        print(f"{title}: recording ...", flush=True)
         trajectory = record(rollout)
         controls = Controls(
             server,

@@ -6,7 +6,7 @@ import contextlib
 import html
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import viser
@@ -45,18 +45,29 @@ def check_destination(path: Path) -> None:
 
 
 def write_page(
-    trajectory: Trajectory, path: str | os.PathLike[str], *, follow: int | None = 0, forces: bool = False
+    trajectory: Trajectory,
+    path: str | os.PathLike[str],
+    *,
+    follow: int | None = 0,
+    forces: bool = False,
+    frame_done: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Write the page, whole or not at all, and return its size in bytes."""
+    """Write the page, whole or not at all, and return its size in bytes; frame_done hears how many frames are in it."""
     path = Path(path)
     check_destination(path)
-    content = page(trajectory, follow=follow, forces=forces).encode()
+    content = page(trajectory, follow=follow, forces=forces, frame_done=frame_done).encode()
     with replacing(path) as file:
         file.write(content)
     return len(content)
 
 
-def page(trajectory: Trajectory, *, follow: int | None = 0, forces: bool = False) -> str:
+def page(
+    trajectory: Trajectory,
+    *,
+    follow: int | None = 0,
+    forces: bool = False,
+    frame_done: Callable[[int], None] = lambda _: None,
+) -> str:
     """The page's text. It plays at the trajectory's own speed and begins again at the end."""
     frames, worlds = trajectory.begins.shape
     # The serializer records what a server would send; no browser ever connects to this one.
@@ -71,6 +82,7 @@ def page(trajectory: Trajectory, *, follow: int | None = 0, forces: bool = False
             # It begins with what is there by now, frame 0.
             serializer = serializer or server.get_scene_serializer()
             serializer.insert_sleep(trajectory.dt)
+            frame_done(frame + 1)
         assert serializer is not None
         text: str = serializer.as_html()
     return text.replace(CLIENT_TITLE, f"<title>trot: {html.escape(trajectory.task)}</title>", 1)
