@@ -7,8 +7,8 @@ import types
 
 import pytest
 
-from trot.learn.progress import Progress, fit, short
 from trot.learn.tensorboard import open_writer
+from trot.progress import Progress, fit, short
 
 VALUES = {"return": 1234.5678, "length": 1000.0, "value loss": 0.0123456, "gradient": 1.5, "steps/s": 123456.0}
 

@@ -15,6 +15,14 @@ ABANDONED_AFTER_SECONDS = 600
 """A file takes seconds to write: one that has not grown for this long was left by a writer that was killed."""
 
 
+def check_destination(path: Path) -> None:
+    """Raise where no file can be written to, which is better told before long work than after it."""
+    if path.is_dir():
+        raise ValueError(f"'{path}' is a folder: name a file to write into")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"there is no folder '{path.parent}' to write '{path.name}' into")
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write into, which takes its name only when all of it is on the disk."""

@@ -36,6 +36,8 @@ class Move:
     """As it was carried out."""
     sound: Tensor
     """(num_worlds, 1) False where a world blew up."""
+    all_sound: bool
+    """Whether that is known to hold everywhere; the GPU is never asked."""
     final_state: State
     """Before any reset, as are the following."""
     final_obs: Tensor
@@ -143,8 +145,8 @@ class Env:
         before, but not from a new episode into the old one. info["reward_terms"] holds the named terms, info["fault"]
         which worlds blew up in this step (reward 0, terminated, no gradient), info["faults"] how often each has so far.
         """
-        move = self.advance(self._checked(action).clamp(-1, 1))
-        names, terms = self._reward_terms(move.measured, move.action, move.sound)
+        move = self._advance(self._checked(action).clamp(-1, 1))
+        names, terms = self._reward_terms(move.measured, move.action, move.sound, move.all_sound)
         info = {
             "final_obs": move.final_obs,
             "final_state": move.final_state,
@@ -159,8 +161,10 @@ class Env:
 
         The rewards of many moves come from rewards(), at the price of one.
         """
+        return self._advance(self._checked(action))
+
+    def _advance(self, action: Tensor) -> Move:
         before = self.worlds
-        action = self._checked(action)
         control = self.task.control(action)
         if self.randomize is not None:
             control = control * before.strength
@@ -169,7 +173,8 @@ class Env:
         )
         fault = ~sound
         faults, last_fault = before.faults, before.last_fault
-        if not surely_all(sound):
+        all_sound = surely_all(sound)
+        if not all_sound:
             faults, last_fault = faults + fault, self._remember_faults(before, action, sound)
             # The action may be what was not finite.
             action = torch.where(sound, action, self._zero)
@@ -192,6 +197,7 @@ class Env:
             self._worlds.observation,
             action,
             sound,
+            all_sound,
             final_state,
             final_obs,
             measured,
@@ -203,14 +209,17 @@ class Env:
         """(steps, worlds) what step() would have paid for each of these moves."""
         state = State(*(torch.cat([getattr(move.final_state, q) for move in moves]) for q in ("joint_q", "joint_qd")))
         action, sound = (torch.cat([getattr(move, name) for move in moves]) for name in ("action", "sound"))
-        _, terms = self._reward_terms(self.task.measure(state), action, sound)
+        all_sound = all(move.all_sound for move in moves)
+        _, terms = self._reward_terms(self.task.measure(state), action, sound, all_sound)
         return terms.sum(dim=1).view(len(moves), self.num_worlds)
 
-    def _reward_terms(self, measured: Any, action: Tensor, sound: Tensor) -> tuple[list[str], Tensor]:
+    def _reward_terms(
+        self, measured: Any, action: Tensor, sound: Tensor, all_sound: bool
+    ) -> tuple[list[str], Tensor]:  # fmt: skip
         """Names, and a column each; zeros where a world blew up."""
         terms = self.task.reward_terms(measured, action)
         values = _joined(terms)
-        return list(terms), values if surely_all(sound) else torch.where(sound, values, self._zero)
+        return list(terms), values if all_sound else torch.where(sound, values, self._zero)
 
     def _begin_episodes(self, done: Tensor, ended: Worlds) -> Worlds:
         """Fresh starts where an episode is done; elsewhere nothing changes, gradients included."""

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from trot.learn.graphs import fast_phases
 from trot.learn.normalizer import Normalizer
 from trot.learn.offence import save_offence
-from trot.learn.progress import Progress
 from trot.learn.shac import METRICS, STEEP, Shac
 from trot.learn.tensorboard import open_writer
 from trot.learn.threads import one_torch_thread
+from trot.progress import Progress
 from trot.runs import RunFolder
 from trot.sim.errors import GradientError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from trot.learn.progress import Progress
+from trot.progress import Progress
 
 if TYPE_CHECKING:
     from trot.view.live import Rollout
@@ -38,8 +38,8 @@ class ViewSettings:
     """To record; by default an episode's."""
     stochastic: bool = False
     """Sample the policy's actions instead of taking their mean."""
-    agent: Literal["auto", "policy", "zero", "random"] = "auto"
-    """auto: a run's policy, random actions in a task."""
+    agent: Literal["policy", "zero", "random"] | None = None
+    """By default a run's policy, and random actions for a task."""
     seed: int = 0
     """Of the start and of random actions."""
     follow: bool = True
@@ -78,10 +78,12 @@ def _view(settings: ViewSettings) -> None:
     if settings.worlds < 1:
         raise ValueError(f"worlds must be at least 1, not {settings.worlds}")
     from trot.view.live import Rollout, serve
+    from trot.view.trajectory import SUFFIX
 
     first = Rollout(settings.checkpoint, settings.worlds, settings.stochastic, settings.seed)
     if settings.html is not None:
-        from trot.view.page import check_destination, write_page
+        from trot.atomic import check_destination
+        from trot.view.page import write_page
 
         check_destination(settings.html)
         trajectory = _record(settings, first)
@@ -100,7 +102,7 @@ def _view(settings: ViewSettings) -> None:
         first,
         title=Path(settings.source).name or settings.source,
         checkpoints=lambda: _checkpoints(settings.source),
-        can_record=not _is_motion(settings.source),
+        can_record=not settings.source.lower().endswith(SUFFIX),
         follow=settings.follow,
         forces=settings.forces,
         port=settings.port,
@@ -109,22 +111,16 @@ def _view(settings: ViewSettings) -> None:
 
 
 def _record(settings: ViewSettings, rollout: Rollout) -> Trajectory:
-    from trot.envs.registry import names_task
-    from trot.view.trajectory import Trajectory, record
+    from trot.view.trajectory import load_or_record
 
-    if _is_motion(settings.source):
-        return Trajectory.load(settings.source)
-    agent = settings.agent
-    if agent == "auto":
-        agent = "random" if names_task(settings.source) else "policy"
-    return record(
+    return load_or_record(
         settings.source,
+        agent=settings.agent,
         checkpoint=rollout.checkpoint,
         worlds=rollout.worlds,
         steps=settings.steps,
         seed=rollout.seed,
         stochastic=rollout.stochastic,
-        agent=agent,
     )
 
 
@@ -133,7 +129,3 @@ def _checkpoints(source: str) -> list[str]:
     from trot.runs import RunFolder
 
     return RunFolder.open(source).checkpoint_names() if Path(source).is_dir() else []
-
-
-def _is_motion(source: str) -> bool:
-    return source.endswith(".npz")

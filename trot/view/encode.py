@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trot.atomic import replacing
+from trot.atomic import check_destination, replacing
 
 Pixels = NDArray[np.uint8]
 
@@ -25,10 +25,7 @@ def require_writer(path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix not in NEEDS:
         raise ValueError(f"'{path}' must end in {', '.join(NEEDS)}")
-    if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"there is no folder '{path.parent}' to write '{path.name}' into")
-    if path.is_dir():
-        raise ValueError(f"'{path}' is a folder")
+    check_destination(path)
     try:
         importlib.import_module(NEEDS[suffix])
     except ImportError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import viser
 
-from trot.atomic import replacing
+from trot.atomic import check_destination, replacing
 from trot.view.nodes import RobotScene
 from trot.view.trajectory import Trajectory, contact_forces
 
@@ -34,14 +34,6 @@ def quiet_server(port: int) -> Iterator[viser.ViserServer]:
     finally:
         with contextlib.redirect_stdout(io.StringIO()):
             server.stop()
-
-
-def check_destination(path: Path) -> None:
-    """Raise where no page can be written to, which is better told before a long recording than after it."""
-    if path.is_dir():
-        raise ValueError(f"'{path}' is a folder: name a file to write the page into")
-    if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"there is no folder '{path.parent}' to write '{path.name}' into")
 
 
 def write_page(

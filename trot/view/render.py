@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from trot.learn.progress import Progress
+from trot.progress import Progress
 
 if TYPE_CHECKING:
     from trot.view.encode import Pixels
@@ -97,24 +97,22 @@ def _check(settings: RenderSettings) -> None:
 
 
 def _trajectory(settings: RenderSettings) -> Trajectory:
-    from trot.envs.registry import names_task
-    from trot.view.trajectory import Trajectory, record
+    from trot.view.trajectory import load_or_record
 
-    if settings.source.lower().endswith(".npz"):
-        trajectory = Trajectory.load(settings.source)
-        worlds = trajectory.begins.shape[1]
-        if settings.world >= worlds:
-            raise ValueError(f"'{settings.source}' has {worlds} worlds, and none of number {settings.world}")
-        return trajectory
-    return record(
+    trajectory = load_or_record(
         settings.source,
+        agent=settings.agent,
         checkpoint=settings.checkpoint,
         worlds=settings.world + 1,
         seconds=settings.begin + settings.seconds,
         seed=settings.seed,
         stochastic=settings.stochastic,
-        agent=settings.agent or ("random" if names_task(settings.source) else "policy"),
     )
+    # One that was recorded now has as many as it takes.
+    worlds = trajectory.begins.shape[1]
+    if settings.world >= worlds:
+        raise ValueError(f"'{settings.source}' has {worlds} worlds, and none of number {settings.world}")
+    return trajectory
 
 
 def _video_frames(settings: RenderSettings, trajectory: Trajectory) -> list[int]:

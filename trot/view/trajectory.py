@@ -24,7 +24,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from trot.atomic import replacing
+from trot.atomic import check_destination, replacing
 
 if TYPE_CHECKING:
     import torch
@@ -35,6 +35,7 @@ Floats32 = NDArray[np.float32]
 Floats64 = NDArray[np.float64]
 
 FORMAT = "trot trajectory 1"
+SUFFIX = ".npz"
 ARRAYS = ("joint_q", "joint_qd", "action", "control")
 TERM_PREFIX = "reward_terms/"
 ROBOT_STEPS = 300
@@ -73,8 +74,7 @@ class Trajectory:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file, whole or not at all."""
         path = Path(path)
-        if not path.absolute().parent.is_dir():
-            raise FileNotFoundError(f"there is no folder '{path.parent}' to write '{path.name}' into")
+        check_destination(path)
         arrays: dict[str, Any] = {name: getattr(self, name) for name in (*ARRAYS, "begins", "task", "robot", "dt")}
         arrays |= {f"{TERM_PREFIX}{name}": values for name, values in self.reward_terms.items()}
         with replacing(path) as file:
@@ -126,6 +126,18 @@ class Trajectory:
                 raise ValueError(f"the reward term {name} is {values.shape}, not {rows}")
 
 
+AgentKind = Literal["policy", "zero", "random"]
+
+
+def load_or_record(source: str, *, agent: AgentKind | None = None, **how: Any) -> Trajectory:
+    """A saved motion, or one that record() makes; by default of a run's policy, in a task of random actions."""
+    from trot.envs.registry import names_task
+
+    if source.lower().endswith(SUFFIX):
+        return Trajectory.load(source)
+    return record(source, agent=agent or ("random" if names_task(source) else "policy"), **how)
+
+
 def record(
     source: str,
     *,
@@ -135,7 +147,7 @@ def record(
     seconds: float | None = None,
     seed: int = 0,
     stochastic: bool = False,
-    agent: Literal["policy", "zero", "random"] = "policy",
+    agent: AgentKind = "policy",
     device: str | torch.device = "cpu",
 ) -> Trajectory:
     """Let something move, and record it.

@@ -1,4 +1,4 @@
-"""How far a training run is: one line redrawn in place on a terminal, a line now and then in a log file."""
+"""How far long work is: one line redrawn in place on a terminal, a line now and then in a log file."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ WIDEST_BAR, NARROWEST_BAR = 24, 6
 
 
 class Progress:
-    """Shows the newest of the updates that it is given; the trainer need not care how often that is.
+    """Shows the newest of the updates that it is given; whoever works need not care how often that is.
 
     Args:
-        total: Iterations of the whole run.
+        total: Iterations, or frames, of the whole work.
         stream: Where to write; by default stderr.
         interval: Seconds between lines where the stream is no terminal.
         clock: Seconds since any moment.
