@@ -115,7 +115,7 @@ class Window:
         """A number that depends on the last state, by the simulator's step alone."""
         task, state = self.env.task, State(self.start.joint_q, self.start.joint_qd)
         for action in actions:
-            state = step(task.model, state, action, task.dt, task.substeps)
+            state = step(task.model, state, action, task.control_dt, task.substeps)
         return state.joint_q.sum() + state.joint_qd.sum()
 
     def leaves(self, controls: bool) -> list[Tensor]:

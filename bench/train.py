@@ -20,10 +20,10 @@ import tyro
 
 from bench.report import describe_machine, gpu_name, markdown_table
 from trot.envs.registry import TASKS, make_env
-from trot.learn.graphs import fast_phases
+from trot.learn.algorithms.shac import Shac
+from trot.learn.capture import fast_phases
 from trot.learn.settings import resolve
-from trot.learn.shac import Shac
-from trot.learn.threads import one_torch_thread
+from trot.learn.torch_threads import one_torch_thread
 from trot.learn.train import choose_device
 
 H200_NEED = {"ant": 40, "half_cheetah": 35, "humanoid": 90, "muscle_humanoid": 100, "hopper": 40}

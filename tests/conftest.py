@@ -7,7 +7,7 @@ import pytest
 import torch
 from run_contents import SETTINGS
 
-from trot.runs import RunFolder
+from trot.runs.folder import RunFolder
 from trot.sim.load import load_model
 from trot.sim.model import Model
 

@@ -32,9 +32,9 @@ def try_task(arguments: list[str]) -> int:
 
 def check(arguments: list[str]) -> int:
     """Compare the gradients of a robot file or of a task with finite differences."""
-    from trot.envs.check import TaskCheckSettings, run_task_check
+    from trot.envs.check_task import TaskCheckSettings, run_task_check
     from trot.envs.registry import make_task, names_task
-    from trot.sim.check import CheckSettings, run_check
+    from trot.sim.check_robot import CheckSettings, run_check
 
     if any(names_task(argument) for argument in arguments):
         task_settings = tyro.cli(TaskCheckSettings, prog="trot check", description=check.__doc__, args=arguments)
@@ -90,35 +90,35 @@ def export(arguments: list[str]) -> int:
 
 def plot(arguments: list[str]) -> int:
     """Draw learning curves, gradient health or speed of runs."""
-    from trot.view.plot import plot_command
+    from trot.view.plots.plot import plot_command
 
     return plot_command(arguments)
 
 
 def view(arguments: list[str]) -> int:
     """Watch a run, a task or a robot in the browser, or write it as a page."""
-    from trot.view.command import view_command
+    from trot.view.browser.view_command import view_command
 
     return view_command(arguments)
 
 
 def render(arguments: list[str]) -> int:
     """Make a video, an animation or a strip of pictures of a run, a task or a robot."""
-    from trot.view.render import render_command
+    from trot.view.video.render import render_command
 
     return render_command(arguments)
 
 
 def list_runs(arguments: list[str]) -> int:
     """List runs with their best returns."""
-    from trot.list_runs import list_command
+    from trot.runs.listing import list_command
 
     return list_command(arguments)
 
 
 def replay_fault(arguments: list[str]) -> int:
     """Run again where a world blew up or a gradient failed, and say where it began."""
-    from trot.learn.replay import replay_fault as replay
+    from trot.learn.replay_fault import replay_fault as replay
 
     def read(path: tyro.conf.Positional[str]) -> None:
         """Print what went wrong.

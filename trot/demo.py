@@ -10,8 +10,8 @@ from trot.learn.evaluate import evaluate
 from trot.learn.settings import resolve
 from trot.learn.train import TrainSettings, resume, train
 from trot.learn.trainer import Schedule
-from trot.runs import RunFolder
-from trot.view.trajectory import record
+from trot.runs.folder import RunFolder
+from trot.view.motion.trajectory import record
 
 SOLVED = -600.0
 """Mean return of an episode. Hanging down costs about -2400; swinging up at once and standing still, about -450."""
@@ -66,7 +66,7 @@ def _iteration(run: RunFolder) -> int:
 def _write_page(run: RunFolder) -> None:
     """The learned motion as a page to open in a browser; without the viewer's extra, say how to get it."""
     try:
-        from trot.view.page import write_page
+        from trot.view.browser.page import write_page
     except ImportError:
         print('To watch it: pip install "trot[view]", then trot view', run.path)
         return

@@ -75,13 +75,13 @@ class Env:
         self._zero = torch.zeros((), dtype=dtype, device=self.device)
         # As tensors, because PyTorch takes three times as long to add or compare a plain number, and would bring it to
         # the GPU each time.
-        self._no_step, self._one_step, self._horizon = (
-            torch.tensor(value, device=self.device) for value in (0, 1, task.horizon)
+        self._no_step, self._one_step, self._episode_length = (
+            torch.tensor(value, device=self.device) for value in (0, 1, task.episode_length)
         )
         nominal = task.start.draw(task.model, 1, None, self._zero)
         variant = Variant(dtype, per_world_parameters=randomize is not None, store_factor=self._zero.is_cuda)
         run = launcher(task.model, variant, nominal.joint_q.device)
-        self._physics = Physics(run, task.dt, task.substeps, nominal.joint_q, self._zero)
+        self._physics = Physics(run, task.control_dt, task.substeps, nominal.joint_q, self._zero)
         self.observation_layout = self._dry_run(nominal)
         self._starts: Starts | None = None
         self._used = 0
@@ -97,8 +97,8 @@ class Env:
         return self.task.num_actions
 
     @property
-    def horizon(self) -> int:
-        return self.task.horizon
+    def episode_length(self) -> int:
+        return self.task.episode_length
 
     @property
     def state(self) -> State:
@@ -185,7 +185,7 @@ class Env:
         fallen = self.task.fallen(measured)
         terminated = fault if fallen is None else fault | fallen.reshape(-1, 1)
         clock = before.clock + self._one_step
-        truncated = clock >= self._horizon
+        truncated = clock >= self._episode_length
 
         self._worlds = Worlds(
             joint_q, joint_qd, final_obs, action, clock, before.parameter, before.strength, faults, last_fault

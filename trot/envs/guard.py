@@ -20,7 +20,7 @@ class Physics:
     """What stays the same from step to step."""
 
     run: Launcher
-    dt: float
+    control_dt: float
     substeps: int
     nominal_q: Tensor
     """(1, num_q) where a world that blew up is put until its reset: a pose that can be observed."""
@@ -62,7 +62,7 @@ class _GuardedStep(torch.autograd.Function):
         ctx: Any, physics: Physics, keep: bool, joint_q: Tensor, joint_qd: Tensor, control: Tensor,
         parameter: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        ran = Pass(physics.run, physics.dt, physics.substeps, joint_q, joint_qd, control, parameter)
+        ran = Pass(physics.run, physics.control_dt, physics.substeps, joint_q, joint_qd, control, parameter)
         next_q, next_qd = ran.forward(keep)
         sound = is_sound(next_q, next_qd)
         if keep:
@@ -85,7 +85,9 @@ class _GuardedStep(torch.autograd.Function):
         next_q_bar = torch.zeros_like(joint_q) if next_q_bar is None else next_q_bar
         next_qd_bar = torch.zeros_like(joint_qd) if next_qd_bar is None else next_qd_bar
         physics = ctx.physics
-        ran = Pass(physics.run, physics.dt, physics.substeps, joint_q, joint_qd, control, parameter, next_q, trajectory)
+        ran = Pass(
+            physics.run, physics.control_dt, physics.substeps, joint_q, joint_qd, control, parameter, next_q, trajectory
+        )
         joint_q_bar, joint_qd_bar, control_bar, _ = ran.backward(next_q_bar, next_qd_bar, tangent=False)
         gradients = [joint_q_bar, joint_qd_bar, control_bar]
         if not surely_all(sound):

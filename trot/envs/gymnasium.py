@@ -188,7 +188,7 @@ def _register() -> None:
     for task, home in TASKS.items():
         env_id = f"trot/{home.partition(':')[2]}-v0"
         if env_id not in gymnasium.registry:
-            # No max_episode_steps: an Env knows its task's horizon, and a second clock around it could only disagree.
+            # No max_episode_steps: an Env has its task's clock, and a second one around it could only disagree.
             gymnasium.register(
                 env_id,
                 entry_point="trot.envs.gymnasium:TrotEnv",

@@ -17,12 +17,12 @@ from trot.envs.randomize import Randomize
 from trot.envs.task import Task
 
 TASKS = {
-    "cartpole": "trot.envs.cartpole:CartPole",
-    "hopper": "trot.envs.hopper:Hopper",
-    "half_cheetah": "trot.envs.half_cheetah:HalfCheetah",
-    "ant": "trot.envs.ant:Ant",
-    "humanoid": "trot.envs.humanoid:Humanoid",
-    "muscle_humanoid": "trot.envs.muscle_humanoid:MuscleHumanoid",
+    "cartpole": "trot.envs.tasks.cartpole:CartPole",
+    "hopper": "trot.envs.tasks.hopper:Hopper",
+    "half_cheetah": "trot.envs.tasks.half_cheetah:HalfCheetah",
+    "ant": "trot.envs.tasks.ant:Ant",
+    "humanoid": "trot.envs.tasks.humanoid:Humanoid",
+    "muscle_humanoid": "trot.envs.tasks.muscle_humanoid:MuscleHumanoid",
 }
 
 

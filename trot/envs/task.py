@@ -17,6 +17,9 @@ from trot.sim.state import State
 
 ASSETS = Path(__file__).parent / "assets"
 
+RENAMED = {"dt": "control_dt", "horizon": "episode_length"}
+"""What tasks of earlier versions may still set."""
+
 Measured = TypeVar("Measured")
 
 
@@ -37,15 +40,19 @@ class Task(ABC, Generic[Measured]):
     floating_base: ClassVar[bool] = False
     """Give the first body a free joint."""
     start: ClassVar[Start] = Start()
-    dt: ClassVar[float] = 1 / 60
+    control_dt: ClassVar[float] = 1 / 60
     """Seconds between two actions."""
     substeps: ClassVar[int] = 16
     """Physics steps in that time."""
-    horizon: ClassVar[int] = 1000
+    episode_length: ClassVar[int] = 1000
     """Actions in an episode."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        for name, renamed in RENAMED.items():
+            # Left alone, the class would silently run with the default of the new name.
+            if name in vars(cls):
+                raise ValueError(f"{cls.__name__}.{name}: a task calls this {renamed}")
         if not hasattr(cls, "summary"):
             cls.summary = (cls.__doc__ or cls.__name__).partition("\n")[0].rstrip(".")
 

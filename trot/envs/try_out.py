@@ -59,12 +59,12 @@ class Episodes:
 
 def print_tasks() -> None:
     """One line per task."""
-    print(f"{'task':<17}{'observation':>12}{'actions':>9}{'horizon':>9}{'substeps':>10}  what to do")
+    print(f"{'task':<17}{'observation':>12}{'actions':>9}{'episode':>9}{'substeps':>10}  what to do")
     for name in TASKS:
         env = make_env(name, num_worlds=1)
         task = env.task
         print(
-            f"{name:<17}{env.num_observations:>12}{env.num_actions:>9}{env.horizon:>9}{task.substeps:>10}  "
+            f"{name:<17}{env.num_observations:>12}{env.num_actions:>9}{env.episode_length:>9}{task.substeps:>10}  "
             f"{task.summary}"
         )
     print("Your own: path/to/file.py:Class (docs/your_own.md). See one move: trot try ant")
@@ -79,7 +79,7 @@ def run_try(settings: TrySettings) -> None:
     print(f"{settings.task}: {task.summary}. {settings.worlds} worlds, agent: {settings.agent}")
     env.reset()
     episodes = Episodes.begin(env)
-    per_second = max(1, round(1 / task.dt))
+    per_second = max(1, round(1 / task.control_dt))
     began = time.perf_counter()
     reward_since, terms_since = 0.0, dict[str, float]()
     for step in range(1, settings.steps + 1):
@@ -91,7 +91,7 @@ def run_try(settings: TrySettings) -> None:
         if step % per_second == 0 or step == settings.steps:
             steps = (step - 1) % per_second + 1
             shares = ", ".join(f"{name} {total / steps:.2f}" for name, total in terms_since.items())
-            print(f"after {step * task.dt:4.1f} s: reward {reward_since / steps:8.2f} per step ({shares})")
+            print(f"after {step * task.control_dt:4.1f} s: reward {reward_since / steps:8.2f} per step ({shares})")
             reward_since, terms_since = 0.0, {}
     seconds = time.perf_counter() - began
     _print_episodes(episodes, int(info["faults"].sum()))

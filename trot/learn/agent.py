@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from trot.learn.networks import Policy, PolicyKind
 from trot.learn.normalizer import Normalizer
 from trot.learn.settings import ShacSettings
-from trot.runs import SETTINGS, RunFolder
+from trot.runs.folder import SETTINGS, RunFolder
 
 if TYPE_CHECKING:
     from trot.envs.env import Env

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
-from trot.runs import RunFolder
+from trot.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     import torch
@@ -119,7 +119,7 @@ def evaluate(
     import torch
 
     from trot.envs.registry import make_env
-    from trot.learn.threads import one_torch_thread
+    from trot.learn.torch_threads import one_torch_thread
 
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, not {episodes}")
@@ -135,7 +135,7 @@ def evaluate(
     # More threads for the network would take from the physics what they gain, even with layers of 512.
     with torch.no_grad(), one_torch_thread():
         observation, _ = env.reset()
-        for step in range(1, env.horizon + 1):
+        for step in range(1, env.episode_length + 1):
             noise = None
             if stochastic:
                 noise = torch.randn(episodes, env.num_actions, generator=generator, dtype=env.dtype, device=env.device)
@@ -150,5 +150,5 @@ def evaluate(
             if show_progress and time.monotonic() - told >= SECONDS_BETWEEN_LINES:
                 told = time.monotonic()
                 ended = episodes - int(running.sum())
-                print(f"step {step} of {env.horizon}: {ended} of {episodes} episodes ended", file=sys.stderr)
+                print(f"step {step} of {env.episode_length}: {ended} of {episodes} episodes ended", file=sys.stderr)
     return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), int(fell.sum()), int(blew_up.sum()))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from trot.runs import RunFolder
+from trot.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     import onnx
@@ -82,7 +82,7 @@ def describe(env: Env) -> dict[str, Any]:
     """What a program needs to know to use the policy; columns are [first, behind the last]."""
     return {
         "task": env.task.name,
-        "dt": env.task.dt,
+        "dt": env.task.control_dt,
         "observation": {name: [columns.start, columns.stop] for name, columns in env.observation_layout.items()},
         "actuators": list(env.task.model.actuator_name),
     }

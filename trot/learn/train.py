@@ -14,10 +14,10 @@ from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env, make_task, names_task
 from trot.learn.agent import shac_settings_from
+from trot.learn.algorithms.shac import Shac
 from trot.learn.settings import Algo, Preset, ShacSettings, resolve
-from trot.learn.shac import Shac
 from trot.learn.trainer import Schedule, Trainer, agent_state
-from trot.runs import RunFolder
+from trot.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trot.learn.graphs import fast_phases
+from trot.learn.algorithms.shac import METRICS, STEEP, Shac
+from trot.learn.bad_window import save_offence
+from trot.learn.capture import fast_phases
 from trot.learn.normalizer import Normalizer
-from trot.learn.offence import save_offence
-from trot.learn.shac import METRICS, STEEP, Shac
 from trot.learn.tensorboard import open_writer
-from trot.learn.threads import one_torch_thread
+from trot.learn.torch_threads import one_torch_thread
 from trot.progress import Progress
-from trot.runs import RunFolder
+from trot.runs.folder import RunFolder
 from trot.sim.errors import GradientError
 
 LOOK_EVERY = 16

@@ -14,19 +14,24 @@ from trot.sim.step import Pass, check_inputs, prepare
 
 @torch.no_grad()
 def check_finite(
-    model: Model, state: State, control: Tensor, dt: float, substeps: int = 1, parameters: Parameters | None = None
+    model: Model,
+    state: State,
+    control: Tensor,
+    control_dt: float,
+    substeps: int = 1,
+    parameters: Parameters | None = None,
 ) -> None:
     """Run a step again, with the arguments of step(), and raise NonFiniteError naming where it first goes wrong.
 
     Substeps count from 0; None in the error means that the state was already bad. A finite step returns quietly.
     """
-    check_inputs(model, state, control, dt, substeps)
+    check_inputs(model, state, control, control_dt, substeps)
     if not bool(state.finite.all()):
         bad_qd = ~state.joint_qd.isfinite()
         bad_q = _by_dof(model, ~state.joint_q.isfinite())
         _raise_first(model, (bad_q | bad_qd).unsqueeze(0), before=True)
     packed, run = prepare(model, state, parameters)
-    ran = Pass(run, dt, substeps, state.joint_q, state.joint_qd, control, packed)
+    ran = Pass(run, control_dt, substeps, state.joint_q, state.joint_qd, control, packed)
     next_q, next_qd = ran.forward(keep=True)
     if bool(State(next_q, next_qd).finite.all()):
         return

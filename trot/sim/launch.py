@@ -55,7 +55,7 @@ class Launcher:
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     def forward(self, arguments: list[Any], num_blocks: int, substeps: int) -> None:
-        """Launch the forward kernel; arguments as the kernel lists them after `scratch`, up to `dt`."""
+        """Launch the forward kernel; arguments as the kernel lists them after `scratch`, up to `substep_dt`."""
         self._launch(self.kernels.forward, [*arguments, num_blocks, self.cycles.data_ptr()], num_blocks, substeps)
 
     def backward(self, arguments: list[Any], num_blocks: int, substeps: int) -> None:

@@ -28,15 +28,20 @@ class Linearization(NamedTuple):
 
 @torch.no_grad()
 def linearize(
-    model: Model, state: State, control: Tensor, dt: float, substeps: int = 1, parameters: Parameters | None = None
+    model: Model,
+    state: State,
+    control: Tensor,
+    control_dt: float,
+    substeps: int = 1,
+    parameters: Parameters | None = None,
 ) -> Linearization:
     """A = d next_state / d state and B = d next_state / d control of one control step, exact for what step() computes.
 
     One forward pass, then one backward launch that runs every row of the Jacobians side by side.
     """
-    check_inputs(model, state, control, dt, substeps)
+    check_inputs(model, state, control, control_dt, substeps)
     packed, run = prepare(model, state, parameters)
-    ran = Pass(run, dt, substeps, state.joint_q, state.joint_qd, control, packed)
+    ran = Pass(run, control_dt, substeps, state.joint_q, state.joint_qd, control, packed)
     ran.forward(keep=True)
     worlds, dofs = state.num_worlds, model.num_dofs
     padded = run.num_blocks(worlds) * run.kernels.sizes.worlds_per_block

@@ -36,7 +36,7 @@ _TENSORS = """
     t.num_worlds = num_worlds;
     t.parameter_worlds = parameter_worlds;
     t.substeps = substeps;
-    t.dt = dt;
+    t.substep_dt = substep_dt;
 """
 
 _FORWARD = f"""{_TENSORS}
@@ -71,14 +71,15 @@ def define_kernels(text: str, name: str, scalar: Any, lanes: int) -> tuple[wp.Ke
     def forward_block(
         model: wp.uint64, scratch: wp.uint64, joint_q: wp.uint64, joint_qd: wp.uint64, control: wp.uint64,
         parameter: wp.uint64, next_q: wp.uint64, next_qd: wp.uint64, trajectory: wp.uint64, num_worlds: int,
-        parameter_worlds: int, substeps: int, dt: scalar, num_blocks: int, cycles: wp.uint64, block: int, lane: int,
+        parameter_worlds: int, substeps: int, substep_dt: scalar, num_blocks: int, cycles: wp.uint64, block: int,
+        lane: int,
     ): ...  # fmt: skip
 
     @wp.func_native(_BACKWARD)
     def backward_block(
         model: wp.uint64, scratch: wp.uint64, joint_q: wp.uint64, joint_qd: wp.uint64, control: wp.uint64,
         parameter: wp.uint64, next_q: wp.uint64, next_qd: wp.uint64, trajectory: wp.uint64, num_worlds: int,
-        parameter_worlds: int, substeps: int, dt: scalar, next_q_bar: wp.uint64, next_qd_bar: wp.uint64,
+        parameter_worlds: int, substeps: int, substep_dt: scalar, next_q_bar: wp.uint64, next_qd_bar: wp.uint64,
         joint_q_bar: wp.uint64, joint_qd_bar: wp.uint64, control_bar: wp.uint64, parameter_bar: wp.uint64,
         bar_worlds: int, trajectory_blocks: int, tangent: int, cycles: wp.uint64, block: int, lane: int,
     ): ...  # fmt: skip
@@ -90,20 +91,20 @@ def define_kernels(text: str, name: str, scalar: Any, lanes: int) -> tuple[wp.Ke
     def forward(
         model: wp.uint64, scratch: wp.uint64, joint_q: wp.uint64, joint_qd: wp.uint64, control: wp.uint64,
         parameter: wp.uint64, next_q: wp.uint64, next_qd: wp.uint64, trajectory: wp.uint64, num_worlds: int,
-        parameter_worlds: int, substeps: int, dt: scalar, num_blocks: int, cycles: wp.uint64, first_block: int,
+        parameter_worlds: int, substeps: int, substep_dt: scalar, num_blocks: int, cycles: wp.uint64, first_block: int,
     ):  # fmt: skip
         thread = wp.tid()
         declare()
         forward_block(
             model, scratch, joint_q, joint_qd, control, parameter, next_q, next_qd, trajectory, num_worlds,
-            parameter_worlds, substeps, dt, num_blocks, cycles, first_block + thread / lanes, thread % lanes,
+            parameter_worlds, substeps, substep_dt, num_blocks, cycles, first_block + thread / lanes, thread % lanes,
         )  # fmt: skip
 
     @wp.kernel(module=module, grid_stride=False)
     def backward(
         model: wp.uint64, scratch: wp.uint64, joint_q: wp.uint64, joint_qd: wp.uint64, control: wp.uint64,
         parameter: wp.uint64, next_q: wp.uint64, next_qd: wp.uint64, trajectory: wp.uint64, num_worlds: int,
-        parameter_worlds: int, substeps: int, dt: scalar, next_q_bar: wp.uint64, next_qd_bar: wp.uint64,
+        parameter_worlds: int, substeps: int, substep_dt: scalar, next_q_bar: wp.uint64, next_qd_bar: wp.uint64,
         joint_q_bar: wp.uint64, joint_qd_bar: wp.uint64, control_bar: wp.uint64, parameter_bar: wp.uint64,
         bar_worlds: int, trajectory_blocks: int, tangent: int, cycles: wp.uint64, first_block: int,
     ):  # fmt: skip
@@ -111,7 +112,7 @@ def define_kernels(text: str, name: str, scalar: Any, lanes: int) -> tuple[wp.Ke
         declare()
         backward_block(
             model, scratch, joint_q, joint_qd, control, parameter, next_q, next_qd, trajectory, num_worlds,
-            parameter_worlds, substeps, dt, next_q_bar, next_qd_bar, joint_q_bar, joint_qd_bar, control_bar,
+            parameter_worlds, substeps, substep_dt, next_q_bar, next_qd_bar, joint_q_bar, joint_qd_bar, control_bar,
             parameter_bar, bar_worlds, trajectory_blocks, tangent, cycles, first_block + thread / lanes, thread % lanes,
         )  # fmt: skip
 

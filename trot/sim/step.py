@@ -17,19 +17,24 @@ from trot.sim.state import State
 
 
 def step(
-    model: Model, state: State, control: Tensor, dt: float, substeps: int = 1, parameters: Parameters | None = None
+    model: Model,
+    state: State,
+    control: Tensor,
+    control_dt: float,
+    substeps: int = 1,
+    parameters: Parameters | None = None,
 ) -> State:
-    """Advance every world by dt seconds, in equal substeps, with the controls held still.
+    """Advance every world by control_dt seconds, in equal substeps, with the controls held still.
 
     control is (num_worlds, model.num_controls), in the order of the file's actuators: a motor takes force before gear,
     a muscle takes activation in [0, 1]; each is clamped to its range. Gradients flow to state, control and parameters.
     The result's `finite` flag tells, when read, which worlds hold a NaN; check_finite() names where it began.
     """
-    check_inputs(model, state, control, dt, substeps)
+    check_inputs(model, state, control, control_dt, substeps)
     packed, run = prepare(model, state, parameters)
     inputs = [state.joint_q, state.joint_qd, control] + ([] if packed is None else [packed])
     keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    next_q, next_qd = _Step.apply(run, dt, substeps, keep, state.joint_q, state.joint_qd, control, packed)  # type: ignore[no-untyped-call]
+    next_q, next_qd = _Step.apply(run, control_dt, substeps, keep, state.joint_q, state.joint_qd, control, packed)  # type: ignore[no-untyped-call]
     return State(next_q, next_qd)
 
 
@@ -48,7 +53,7 @@ class Pass:
     """One control step through the kernels: its input tensors, its results, and the trajectory between them."""
 
     run: Launcher
-    dt: float
+    control_dt: float
     substeps: int
     joint_q: Tensor
     joint_qd: Tensor
@@ -88,11 +93,11 @@ class Pass:
         return joint_q_bar, joint_qd_bar, control_bar, parameter_bar
 
     def _arguments(self, next_qd: Tensor | None) -> list[Any]:
-        """As both kernels list them, from joint_q to dt."""
+        """As both kernels list them, from joint_q to substep_dt."""
         inputs = (self.joint_q, self.joint_qd, self.control, self.parameter)
         addresses = [_address(tensor) for tensor in (*inputs, self.next_q, next_qd, self.trajectory)]
         parameter_rows = 0 if self.parameter is None else self.parameter.shape[0]
-        return [*addresses, self.num_worlds, parameter_rows, self.substeps, self.dt / self.substeps]
+        return [*addresses, self.num_worlds, parameter_rows, self.substeps, self.control_dt / self.substeps]
 
 
 def _address(tensor: Tensor | None) -> int:
@@ -104,13 +109,13 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, run: Launcher, dt: float, substeps: int, keep: bool,
+        ctx: Any, run: Launcher, control_dt: float, substeps: int, keep: bool,
         joint_q: Tensor, joint_qd: Tensor, control: Tensor, parameter: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        ran = Pass(run, dt, substeps, joint_q, joint_qd, control, parameter)
+        ran = Pass(run, control_dt, substeps, joint_q, joint_qd, control, parameter)
         next_q, next_qd = ran.forward(keep)
         if keep:
-            ctx.call = (run, dt, substeps)
+            ctx.call = (run, control_dt, substeps)
             ctx.save_for_backward(ran.joint_q, ran.joint_qd, ran.control, parameter, next_q, ran.trajectory)
         return next_q, next_qd
 
@@ -121,8 +126,8 @@ class _Step(torch.autograd.Function):
                 "trot.step has first derivatives only; create_graph=True would give second ones that miss the physics"
             )
         joint_q, joint_qd, control, parameter, next_q, trajectory = ctx.saved_tensors
-        run, dt, substeps = ctx.call
-        ran = Pass(run, dt, substeps, joint_q, joint_qd, control, parameter, next_q, trajectory)
+        run, control_dt, substeps = ctx.call
+        ran = Pass(run, control_dt, substeps, joint_q, joint_qd, control, parameter, next_q, trajectory)
         joint_q_bar, joint_qd_bar, control_bar, parameter_bar = ran.backward(next_q_bar, next_qd_bar, tangent=False)
         if parameter is None:
             return None, None, None, None, joint_q_bar, joint_qd_bar, control_bar, None
@@ -131,7 +136,7 @@ class _Step(torch.autograd.Function):
         return None, None, None, None, joint_q_bar, joint_qd_bar, control_bar, parameter_bar
 
 
-def check_inputs(model: Model, state: State, control: Tensor, dt: float, substeps: int) -> None:
+def check_inputs(model: Model, state: State, control: Tensor, control_dt: float, substeps: int) -> None:
     """Say what is wrong with the arguments of a step, before any kernel runs."""
     if not isinstance(model, Model):
         raise TypeError(f"model must be a trot.Model, as trot.load_model gives it, not {type(model).__name__}")
@@ -161,8 +166,8 @@ def check_inputs(model: Model, state: State, control: Tensor, dt: float, substep
         raise ValueError("there must be at least one world")
     if not isinstance(substeps, int) or substeps < 1:
         raise ValueError(f"substeps must be an int of at least 1, not {substeps!r}")
-    if not isinstance(dt, float | int) or not 0 < dt < float("inf"):
-        raise ValueError(f"dt must be a positive float, in seconds, not {dt!r}")
+    if not isinstance(control_dt, float | int) or not 0 < control_dt < float("inf"):
+        raise ValueError(f"control_dt must be a positive float, in seconds, not {control_dt!r}")
     _check_control_finite(control)
 
 

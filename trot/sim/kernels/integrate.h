@@ -1,20 +1,20 @@
 // Semi-implicit Euler: the velocity first, then the position with the new velocity; rotations are turned exactly,
-// q <- q exp(omega dt / 2), and kept unit.
+// q <- q exp(omega substep_dt / 2), and kept unit.
 #pragma once
 #include "mass_matrix.h"
 
-STAGE void integrate(World& world, const Model& model, int lane, Scalar dt) {
+STAGE void integrate(World& world, const Model& model, int lane, Scalar substep_dt) {
     FOR_LANES(dof, num_dofs) {
-        const Real qd = world.joint_qd[dof] + world.joint_qdd[dof] * dt;
+        const Real qd = world.joint_qd[dof] + world.joint_qdd[dof] * substep_dt;
         world.joint_qd[dof] = qd;
-        if (model.dof_q[dof] >= 0) world.joint_q[model.dof_q[dof]] += qd * dt;
+        if (model.dof_q[dof] >= 0) world.joint_q[model.dof_q[dof]] += qd * substep_dt;
     }
     barrier();
     FOR_LANES(quat, num_quats) {
         const int dof = model.quat_dof[quat];
         Real* q = world.joint_q + model.quat_q[quat];
         const Vec3 omega = vec3(world.joint_qd[dof], world.joint_qd[dof + 1], world.joint_qd[dof + 2]);
-        const Vec3 half = omega * real(dt * Scalar(0.5));
+        const Vec3 half = omega * real(substep_dt * Scalar(0.5));
         const Real angle = square_root(dot(half, half) + Scalar(1e-30));
         Quat turn;
         Real sine;
@@ -52,26 +52,26 @@ INLINE void turn_adjoint(Vec3 t, Vec3 after_bar, Vec3& before_bar, Vec3& t_bar) 
 
 // From the derivatives after the substep to those before it; joint_qdd_bar goes into the right-hand side.
 // World holds the state before the substep and its joint_qdd.
-STAGE void integrate_adjoint(World& world, Adjoint& adjoint, const Model& model, int lane, Scalar dt) {
+STAGE void integrate_adjoint(World& world, Adjoint& adjoint, const Model& model, int lane, Scalar substep_dt) {
     FOR_LANES(quat, num_quats) {
         const int dof = model.quat_dof[quat];
         Vec3 turn, after_bar, before_bar, turn_bar;
         for (int k = 0; k < 3; ++k) {
-            numbers(&turn)[k] = (world.joint_qd[dof + k] + world.joint_qdd[dof + k] * dt) * dt;
+            numbers(&turn)[k] = (world.joint_qd[dof + k] + world.joint_qdd[dof + k] * substep_dt) * substep_dt;
             numbers(&after_bar)[k] = adjoint.joint_q_bar[dof + k];
         }
         turn_adjoint(turn, after_bar, before_bar, turn_bar);
         for (int k = 0; k < 3; ++k) {
             adjoint.joint_q_bar[dof + k] = numbers(&before_bar)[k];
-            adjoint.joint_qd_bar[dof + k] += numbers(&turn_bar)[k] * dt;
+            adjoint.joint_qd_bar[dof + k] += numbers(&turn_bar)[k] * substep_dt;
         }
     }
     if (num_quats > 0) barrier();
     FOR_LANES(dof, num_dofs) {
         Real qd_bar = adjoint.joint_qd_bar[dof];
-        if (model.dof_q[dof] >= 0) qd_bar += adjoint.joint_q_bar[dof] * dt;
+        if (model.dof_q[dof] >= 0) qd_bar += adjoint.joint_q_bar[dof] * substep_dt;
         adjoint.joint_qd_bar[dof] = qd_bar;
-        world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE] = qd_bar * dt;
+        world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE] = qd_bar * substep_dt;
     }
     barrier();
 }

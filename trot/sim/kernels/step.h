@@ -8,7 +8,7 @@
 #include "kinematics.h"
 #include "tensors.h"
 
-INLINE void substep(World& world, const Model& model, int lane, Scalar dt, Real* record, Clock& clock) {
+INLINE void substep(World& world, const Model& model, int lane, Scalar substep_dt, Real* record, Clock& clock) {
     kinematics(world, model, lane);                          lap(clock, KINEMATICS);
     velocities(world, model, lane);
     accelerations<false>(world, model, lane);                lap(clock, VELOCITIES);
@@ -18,15 +18,15 @@ INLINE void substep(World& world, const Model& model, int lane, Scalar dt, Real*
     build_and_factorise(world, model, lane);                 lap(clock, FACTORISE);
     finish_solve(world, model, lane, world.joint_qdd);       lap(clock, SOLVE);
     if (record) save_substep(world, model, lane, record);    lap(clock, SAVE);
-    integrate(world, model, lane, dt);                       lap(clock, INTEGRATE);
+    integrate(world, model, lane, substep_dt);               lap(clock, INTEGRATE);
 }
 
 // The implicit adjoint: from  M joint_qdd = joint_force - bias  follow  lambda = M^-1 joint_qdd_bar,
 // joint_force_bar = lambda, and one reverse sweep of inverse dynamics with joint_qdd held fixed.
-INLINE void substep_adjoint(World& world, Adjoint& adjoint, const Model& model, int lane, Scalar dt, const Real* record,
-                            Clock& clock) {
+INLINE void substep_adjoint(World& world, Adjoint& adjoint, const Model& model, int lane, Scalar substep_dt,
+                            const Real* record, Clock& clock) {
     restore_substep(world, model, lane, record);             lap(clock, RESTORE);
-    integrate_adjoint(world, adjoint, model, lane, dt);      lap(clock, INTEGRATE_ADJOINT);
+    integrate_adjoint(world, adjoint, model, lane, substep_dt); lap(clock, INTEGRATE_ADJOINT);
     kinematics(world, model, lane);                          lap(clock, KINEMATICS_AGAIN);
     if (store_factor) begin_solve(world, model, lane);
     else build_and_factorise(world, model, lane);            lap(clock, FACTOR_AGAIN);
@@ -46,7 +46,7 @@ INLINE void step_forward(World& world, const Model& model, int lane, const Tenso
     Clock clock = start_clock(cycles, block == 0 && lane == 0);
     for (int i = 0; i < t.substeps; ++i) {
         Real* record = t.trajectory ? t.trajectory + ((long long)i * num_blocks + block) * record_size : nullptr;
-        substep(world, model, lane, t.dt, record, clock);
+        substep(world, model, lane, t.substep_dt, record, clock);
     }
     store_state(world, lane, t, block);
 }
@@ -63,7 +63,7 @@ INLINE void step_backward(World& world, Adjoint& adjoint, const Model& model, in
     for (int i = t.substeps - 1; i >= 0; --i) {
         const Real* record = t.trajectory + i * stride + (long long)world_block * record_size;
         if (i > 0) prefetch_substep(record - stride, lane);
-        substep_adjoint(world, adjoint, model, lane, t.dt, record, clock);
+        substep_adjoint(world, adjoint, model, lane, t.substep_dt, record, clock);
     }
     store_cotangents(adjoint, model, lane, t, c, block, world_block);
 }

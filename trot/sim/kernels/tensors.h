@@ -16,7 +16,7 @@ struct Tensors {
     int num_worlds;
     int parameter_worlds;     // 1: every world shares one row of parameters
     int substeps;
-    Scalar dt;
+    Scalar substep_dt;
 };
 
 INLINE Quat load_quat(const Scalar* tensor, int num_worlds, int block, int first) {

@@ -1,0 +1,89 @@
+"""SHAC on four Hoppers in float64, episodes that end when a test wants it, and readings of what an iteration did."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+import trot
+from trot.learn.algorithms.shac import METRICS, Shac
+from trot.learn.settings import resolve
+
+SMALL = {
+    "num_worlds": 4,
+    "horizon": 6,
+    "iterations": 20,
+    "critic_batches": 2,
+    "critic_passes": 2,
+    "actor_hidden": (8,),
+    "critic_hidden": (8,),
+}
+FALLS, RUNS_OUT_OF_TIME = 1, 2
+"""The worlds in which prepared() ends an episode in the third of six steps."""
+
+
+def learner(seed=0, algo="shac", **changes):
+    settings = replace(resolve("hopper", algo), **(SMALL | changes))
+    return Shac(trot.make_env("hopper", settings.num_worlds, dtype=torch.float64, seed=seed), settings, seed)
+
+
+def run(shac, iterations=3):
+    for _ in range(iterations):
+        shac.iterate()
+    return shac
+
+
+def prepared(after=2, falls=True, time_out=True, **changes):
+    """After some iterations, so that target critic, critic and statistics all differ from how they began."""
+    shac = run(learner(**changes), after)
+    start = shac.start.clone()
+    if falls:
+        # Lies in the air and drops below the limit in the third step.
+        start.joint_q[FALLS, 1:3], start.joint_qd[FALLS, 1] = torch.tensor([-0.3, 1.5]), -3.0
+    if time_out:
+        start.clock[RUNS_OUT_OF_TIME] = shac.env.episode_length - 3
+    shac.env.worlds = start
+    shac.env.place(shac.env.state)
+    shac.start.copy_(shac.env.worlds)
+    shac.env.worlds = shac.start
+    return shac
+
+
+def end_soon(shac, worlds, steps):
+    """Let these worlds run out of time in the given step of the next window, counted from 1."""
+    shac.start.clock[worlds] = shac.env.episode_length - steps
+    shac.env.worlds = shac.start
+
+
+def copies(module):
+    return [tensor.detach().clone() for tensor in module.state_dict().values()]
+
+
+def same(first, second):
+    return all(a.equal(b) for a, b in zip(first, second, strict=True))
+
+
+def metrics(shac):
+    return dict(zip(METRICS, shac.metrics.tolist(), strict=True))
+
+
+def normalised(observation, mean, variance):
+    return (observation - mean) / (variance + 1e-5).sqrt()
+
+
+def watched(shac):
+    """A list that every later move of the environment leaves in it what env.step would have returned."""
+    record, advance = [], shac.env.advance
+
+    def watching(action):
+        move = advance(action)
+        info = {"final_obs": move.final_obs, "final_state": move.final_state}
+        record.append((move.observation, shac.env.rewards([move])[0], move.terminated, move.truncated, info))
+        return move
+
+    shac.env.advance = watching
+    return record
+
+
+def vector(tensors):
+    return np.concatenate([tensor.detach().numpy().ravel() for tensor in tensors])

@@ -1,0 +1,255 @@
+"""`trot train` and `trot resume`, as a user meets them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from trot.cli import main
+from trot.learn.train import parse_settings
+from trot.runs.folder import RunFolder
+
+SMALL = ["--iterations", "12", "--num-worlds", "4", "--horizon", "8", "--save-every", "4", "--keep-every", "6"]
+CLOCKS = ("seconds",)
+
+
+def train(tmp_path, *options, task="hopper", name="run"):
+    assert main(["train", task, "--device", "cpu", "--runs", str(tmp_path), "--name", name, *SMALL, *options]) == 0
+    return RunFolder.open(tmp_path / name)
+
+
+def metrics(run):
+    return [{name: value for name, value in row.items() if name not in CLOCKS} for row in run.read_metrics()]
+
+
+def same(first, second):
+    """Bit for bit, through dicts and lists; NaN is nowhere."""
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
+    return torch.equal(first, second) if isinstance(first, torch.Tensor) else first == second
+
+
+def learner(run):
+    return run.load_checkpoint("last")["learner"]
+
+
+def test_a_run_folder_holds_settings_machine_metrics_and_checkpoints(tmp_path):
+    run = train(tmp_path, "--seed", "3", "--actor-lr", "1e-3")
+    assert run.settings["task"] == "hopper" and run.settings["algo"] == "shac" and run.settings["seed"] == 3
+    # Given on the command line, tuned for the task, and general.
+    assert run.settings["shac"]["actor_lr"] == 1e-3
+    assert run.settings["shac"]["critic_lr"] == 2e-4
+    assert run.settings["shac"]["gamma"] == 0.99
+    assert "torch" in (run.path / "machine.json").read_text()
+    rows = run.read_metrics()
+    assert [row["iteration"] for row in rows] == list(range(1, 13))
+    assert [row["steps"] for row in rows] == [32 * i for i in range(1, 13)]
+    assert all(row["gradient_norm"] > 0 and row["adjoint_first"] > 0 for row in rows)
+    names = run.checkpoint_names()
+    assert {"initial", "last", "iteration_000006", "iteration_000012"} <= set(names)
+
+
+def test_same_seed_same_metrics_to_the_bit_and_another_seed_others(tmp_path):
+    first, second = (train(tmp_path, name=name) for name in ("first", "second"))
+    assert metrics(first) == metrics(second)
+    assert same(learner(first), learner(second))
+    assert metrics(train(tmp_path, "--seed", "1", name="third")) != metrics(first)
+
+
+@pytest.mark.parametrize("task", ["hopper", "ant"])
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, task, monkeypatch):
+    whole = train(tmp_path, task=task, name="whole")
+    # Stopped by Ctrl-C in its seventh iteration.
+    from trot.learn.algorithms.shac import Shac
+
+    finish, calls = Shac.finish, []
+
+    def interrupting(self):
+        calls.append(None)
+        if len(calls) == 7:
+            os.kill(os.getpid(), signal.SIGINT)
+        finish(self)
+
+    monkeypatch.setattr(Shac, "finish", interrupting)
+    arguments = ["train", task, "--device", "cpu", "--runs", str(tmp_path), "--name", "parts", *SMALL]
+    assert main(arguments) == 130
+    monkeypatch.undo()
+    parts = RunFolder.open(tmp_path / "parts")
+    assert len(metrics(parts)) == 7 and not parts.load_checkpoint("last")["finished"]
+    assert main(["resume", str(parts.path)]) == 0
+    assert metrics(parts) == metrics(whole)
+    assert same(learner(parts), learner(whole))
+
+
+def test_a_finished_run_is_not_trained_any_further(tmp_path, capsys):
+    run = train(tmp_path)
+    before = metrics(run)
+    assert main(["resume", str(run.path)]) == 0
+    assert "is finished: 12 iterations" in capsys.readouterr().out
+    assert metrics(run) == before
+
+
+def test_killed_at_any_moment_a_run_resumes_to_the_same_end(tmp_path):
+    """SIGKILL, wherever it strikes: also while checkpoints and metrics are being written."""
+    options = ["--iterations", "60", "--num-worlds", "4", "--horizon", "4", "--save-every", "1", "--keep-every", "7"]
+    arguments = ["train", "cartpole", "--device", "cpu", "--runs", str(tmp_path), *options]
+    assert main([*arguments, "--name", "whole"]) == 0
+    command = [sys.executable, "-m", "trot", *arguments, "--name", "killed"]
+    path = tmp_path / "killed"
+    kills = 0
+    for delay in (0.05, 0.15, 0.25):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        rows = _rows(path)
+        while _rows(path) <= rows and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(delay)
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+        RunFolder.open(path).load_checkpoint("last")
+        command = [sys.executable, "-m", "trot", "resume", str(path)]
+    assert kills >= 2
+    assert main(["resume", str(path)]) == 0
+    assert metrics(RunFolder.open(path)) == metrics(RunFolder.open(tmp_path / "whole"))
+    assert same(learner(RunFolder.open(path)), learner(RunFolder.open(tmp_path / "whole")))
+
+
+def _rows(path):
+    """Rows that a resumable checkpoint stands behind."""
+    if not (path / "checkpoints" / "last.pt").exists():
+        return 0
+    return RunFolder.open(path).load_checkpoint("last")["iteration"]
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run_and_can_be_replayed(tmp_path, capsys, monkeypatch):
+    from trot.learn.algorithms.shac import Shac
+
+    rollout, calls = Shac.rollout, []
+
+    def spoiling(self, noise=None):
+        calls.append(None)
+        rollout(self, noise)
+        if len(calls) == 5:
+            self.window.loss = self.window.loss * float("inf")
+
+    monkeypatch.setattr(Shac, "rollout", spoiling)
+    arguments = ["train", "hopper", "--device", "cpu", "--runs", str(tmp_path), "--name", "run", *SMALL]
+    assert main(arguments) == 2
+    monkeypatch.undo()
+    error = capsys.readouterr().err
+    assert "non-finite in iteration 5" in error
+    command = re.search(r"trot (replay-fault \S+)", error)
+    assert command is not None
+    assert main(command[1].split()) == 0
+    printed = capsys.readouterr().out
+    assert "hopper: a window of 8 steps in 4 worlds" in printed
+    assert "float32: all adjoints are finite" in printed and "float64: all adjoints are finite" in printed
+    run = RunFolder.open(tmp_path / "run")
+    assert run.read_metrics()[-1]["stopped"] == 1
+    # What was learned before the bad window is still there, and sound.
+    saved = run.load_checkpoint("last")
+    assert saved["iteration"] == 4 and all(t.isfinite().all() for t in saved["agent"]["policy"].values())
+
+
+def test_stop_at_ends_a_run_that_is_good_enough(tmp_path):
+    options = ["--iterations", "200", "--num-worlds", "4", "--horizon", "60", "--stop-at", "-100000"]
+    arguments = ["train", "cartpole", "--device", "cpu", "--runs", str(tmp_path), "--name", "run", *options]
+    assert main(arguments) == 0
+    run = RunFolder.open(tmp_path / "run")
+    assert run.load_checkpoint("last")["finished"]
+    assert len(run.read_metrics()) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train"], "the task comes first"),
+        (["train", "--seed", "1"], "the task comes first"),
+        (["train", "hoper"], "no task 'hoper'. Did you mean hopper?"),
+        (["train", "missing.py:Walker"], "no task file 'missing.py'"),
+        (["train", "ant", "--horizon", "31"], "horizon 31 does not split into critic_batches 4"),
+        (["train", "ant", "--actor-lr", "0"], "actor_lr must be above 0, not 0"),
+        (["train", "ant", "--device", "meta"], "cpu or cuda"),
+        (["resume", "no_such_run"], "no_such_run"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert main(arguments) == 2
+    except SystemExit as stopped:
+        assert stopped.code == 2
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_setting_suggests_the_nearest(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "ant", "--num-world", "4"])
+    assert stopped.value.code == 2
+    assert "--num-worlds" in capsys.readouterr().err
+
+
+def test_settings_come_from_task_algorithm_and_preset():
+    assert parse_settings(["ant"]).shac.critic_lr == 2e-3
+    assert parse_settings(["ant", "--preset", "general"]).shac.critic_lr == 5e-4
+    bptt = parse_settings(["ant", "--seed", "2", "--algo", "bptt", "--num-worlds", "8"])
+    assert (bptt.shac.horizon, bptt.shac.critic, bptt.shac.num_worlds, bptt.seed) == (128, False, 8, 2)
+    assert parse_settings(["my_task.py:Walker"]).shac.num_worlds == 64
+    assert parse_settings(["ant", "--randomize.mass", "0.8", "1.2"]).randomize.mass == (0.8, 1.2)
+
+
+def test_an_own_task_trains_with_random_physics_and_resumes(tmp_path):
+    task = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "walker", "my_task.py:Walker")
+    run = train(tmp_path, "--randomize.friction", "0.7", "1.3", task=task)
+    assert json.loads((run.path / "settings.json").read_text())["randomize"]["friction"] == [0.7, 1.3]
+    assert main(["resume", str(run.path)]) == 0
+
+
+def test_the_demo_trains_until_its_goal_and_says_where_the_run_lies(tmp_path, capsys):
+    assert main(["demo", "--runs", str(tmp_path), "--goal", "-100000"]) == 0
+    printed = capsys.readouterr().out
+    assert "It is solved: 128 new episodes return -" in printed
+    assert f"The run lies in {tmp_path / 'demo-0'}" in printed
+    assert RunFolder.open(tmp_path / "demo-0").load_checkpoint("last")["finished"]
+    assert f"Watch it: open {tmp_path / 'demo-0' / 'motion.html'}" in printed
+    assert "<html" in (tmp_path / "demo-0" / "motion.html").read_text()[:1000].lower()
+
+
+def test_the_demo_learns_on_while_new_episodes_are_too_bad(tmp_path, capsys, monkeypatch):
+    returns = [-200_000.0, -150_000.0, -90_000.0]
+    monkeypatch.setattr("trot.demo._play", lambda run: returns.pop(0))
+    assert main(["demo", "--runs", str(tmp_path), "--goal", "-100000"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("Not yet: 128 new episodes return -") == 2
+    assert "It is solved: 128 new episodes return -90000" in printed
+    rows = RunFolder.open(tmp_path / "demo-0").read_metrics()
+    assert [row["iteration"] for row in rows] == list(range(1, len(rows) + 1)) and not returns
+
+
+def test_a_run_that_reached_its_goal_goes_on_towards_another_one(tmp_path, capsys):
+    run = train(tmp_path, "--stop-at", "-1e6", "--num-worlds", "1", "--horizon", "60", task="cartpole")
+    reached = run.load_checkpoint("last")["iteration"]
+    assert main(["resume", str(run.path)]) == 0
+    assert "is finished" in capsys.readouterr().out
+    assert main(["resume", str(run.path), "--stop-at", "0"]) == 0
+    assert run.load_checkpoint("last")["iteration"] == run.settings["iterations"] > reached
+    assert main(["resume", str(run.path), "--stop-at", "1"]) == 0
+    assert "is finished" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_cartpole_swings_up(tmp_path):
+    """500 iterations lead to about -550; a pole that hangs down costs -2400."""
+    arguments = ["train", "cartpole", "--device", "cpu", "--runs", str(tmp_path), "--name", "run", "--stop-at", "-700"]
+    assert main(arguments) == 0
+    run = RunFolder.open(tmp_path / "run")
+    assert run.read_metrics()[-1]["episode_return"] >= -700
+    assert len(run.read_metrics()) < 400

@@ -1,0 +1,98 @@
+"""trot list: every run below a folder, with what it reached."""
+
+import subprocess
+import sys
+
+import pytest
+from run_contents import SETTINGS, rows
+
+from trot.runs.listing import list_command, list_runs, print_runs
+from trot.runs.folder import RunFolder
+
+
+@pytest.fixture
+def several(tmp_path):
+    """Runs at every depth that is looked into, a broken one, and folders that are none of ours."""
+    root = tmp_path / "runs"
+
+    def create(folder, name, task, algo, seed, *done):
+        run = RunFolder.create(root / folder, name, {**SETTINGS, "task": task, "algo": algo, "seed": seed})
+        run.append_metrics(rows(*done))
+        return run
+
+    create("", "x", "hopper", "shac", 0, 1, 2)
+    create("deep/deeper", "y", "ant", "shac", 10, 500)
+    create("deep", "z", "ant", "shac", 2)
+    create("deep/deeper/deepest", "too-deep", "ant", "shac", 3)
+    create("", "bptt", "ant", "bptt", 7, 400)
+    (create("", "cut", "ant", "bptt", 8, 1).path / "settings.json").write_text("{")
+    (create("", "garbled", "ant", "bptt", 9, 1).path / "metrics.csv").write_text("iteration\nabc\n")
+    (root / "editor").mkdir()
+    (root / "editor" / "settings.json").write_text("// an editor's\n{}")
+    return root
+
+
+def test_runs_are_listed_with_what_they_reached(several):
+    runs = list_runs(several)
+    assert [(run.task, run.algo, run.seed, run.iterations, run.finished) for run in runs if run.problem is None] == [
+        ("ant", "bptt", 7, 400, False),
+        ("ant", "shac", 2, 0, False),
+        ("ant", "shac", 10, 500, True),
+        ("hopper", "shac", 0, 2, False),
+    ]
+    best = {run.folder: (run.best_return, run.seconds, run.planned_iterations) for run in runs}
+    assert best[several / "bptt"] == (200.0, 24000.0, 500)
+    assert best[several / "deep" / "z"] == (None, None, 500)
+    problems = [run for run in runs if run.problem is not None]
+    assert [run.folder.name for run in problems] == ["cut", "garbled"]
+    assert "settings.json' is broken" in problems[0].problem
+    assert "metrics.csv is broken in line 2" in problems[1].problem
+
+
+def test_a_run_of_the_same_name_comes_in_the_order_of_its_number(tmp_path):
+    for _ in range(11):
+        RunFolder.create(tmp_path, "ant", SETTINGS)
+    assert [run.folder.name for run in list_runs(tmp_path)] == ["ant", *(f"ant-{i}" for i in range(2, 12))]
+
+
+LIST_WITHOUT_HEAVY_MODULES = """
+import sys
+from trot.runs.listing import list_command
+code = list_command(["--root", sys.argv[1]])
+print("heavy:", *sorted({"torch", "warp", "mujoco", "numpy"} & set(sys.modules)))
+sys.exit(code)
+"""
+
+
+def test_the_table(several):
+    result = subprocess.run(
+        [sys.executable, "-c", LIST_WITHOUT_HEAVY_MODULES, several], capture_output=True, text=True, encoding="utf-8"
+    )
+    assert result.returncode == 0, result.stderr
+    head, *lines = result.stdout.splitlines()
+    assert head.split() == ["task", "algo", "seed", "iterations", "best", "return", "time", "finished", "folder"]
+    assert lines[0].split() == ["ant", "bptt", "7", "400/500", "200.0", "6:40:00", "no", str(several / "bptt")]
+    assert lines[1].split() == ["ant", "shac", "2", "0/500", "-", "-", "no", str(several / "deep" / "z")]
+    assert lines[2].split()[-2] == "yes"
+    assert lines[4].startswith("cannot be read: ") and lines[5].startswith("cannot be read: ")
+    assert lines[6] == "heavy:"
+
+
+def test_a_run_folder_itself_can_be_listed(run, capsys):
+    print_runs(run.path)
+    assert str(run.path) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_without_runs_the_list_says_how_to_make_one(tmp_path, capsys, exists):
+    root = tmp_path if exists else tmp_path / "runs"
+    assert list_command(["--root", str(root)]) == 0
+    assert capsys.readouterr().out == f"No runs in '{root}' yet. Make one: trot train cartpole\n"
+
+
+def test_the_list_s_help(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        list_command(["--help"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    assert "trot list" in shown and "--root" in shown and "holds the runs" in shown

@@ -1,0 +1,205 @@
+"""Kinematics, mass matrix, bias, springs, motors, muscles and a whole substep against MuJoCo.
+
+Errors are relative to the largest magnitude of a quantity over all worlds. MuJoCo is no oracle for penalty contact,
+for limits as springs and for ball springs (test_stages_*.py have closed forms): those are taken off the robots here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from manifold import integrate, lively_states
+from probe import run_stages
+from random_robots import random_robot
+
+from trot.sim.load import load_model
+from trot.sim.model import JointType, Model
+from trot.sim.state import State
+from trot.sim.step import step
+
+HERE = Path(__file__).parent
+ROBOTS = {
+    path.stem: path
+    for folder in (HERE.parent / "robots", HERE.parents[1] / "trot" / "envs" / "assets")
+    for path in sorted(folder.glob("*.xml"))
+}
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
+NUM_WORLDS = 20  # one whole block of 16 and an incomplete one
+
+STAGES = """
+    kinematics(world, model, lane);
+    for (int body = 0; body < num_bodies; ++body)
+        for (int i = 0; i < 3; ++i) {
+            out_position(3 * body + i, numbers(&world.origin)[i] + numbers(&world.body_position[body])[i]);
+            for (int j = 0; j < 3; ++j)
+                out_rotation(9 * body + 3 * i + j, numbers(&world.body_rotation[body].row[i])[j]);
+        }
+
+    // What the bodies need while the muscles are slack.
+    for (int k = 0; k < num_controls; ++k) world.control[k] = zero();
+    velocities(world, model, lane);
+    accelerations<false>(world, model, lane);
+    body_forces(world, model, lane);
+    leaves_to_root<6>(model, lane, numbers(world.body_force));
+    for (int dof = 0; dof < num_dofs; ++dof)
+        out_bias(dof, dot(world.joint_axis[dof], world.body_force[model.dof_body[dof]]));
+
+    for (int k = 0; k < num_controls; ++k) world.control[k] = clamped(model, k, in_control(k));
+    for (int body = 0; body < num_bodies; ++body) world.body_force[body] = zero_force();
+    joint_forces(world, model, lane);
+    for (int dof = 0; dof < num_dofs; ++dof)
+        out_joint_force(dof, world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE]);
+
+    muscles(world, model, lane);
+    for (int segment = 0; segment < num_segments; ++segment) {
+        const int a = model.segment_body_a[segment], b = model.segment_body_b[segment];
+        if (a >= 0) world.body_force[a] += world.segment_force[segment];
+        if (b >= 0) world.body_force[b] -= world.segment_force[segment];
+    }
+    leaves_to_root<6>(model, lane, numbers(world.body_force));
+    for (int dof = 0; dof < num_dofs; ++dof)
+        out_muscle_force(dof, dot(world.joint_axis[dof], world.body_force[model.dof_body[dof]]));
+
+    mass_matrix(world, model, lane);
+    for (int i = 0; i < num_dofs; ++i) {
+        for (int j = 0; j < num_dofs; ++j) out_mass_matrix(i * num_dofs + j, zero());
+        for (int depth = 0; depth <= model.dof_depth[i]; ++depth) {
+            const int j = model.chain[model.dof_chain_start[i] + depth];
+            const Real entry = world.mass_matrix[i * row_stride + column_of(depth)];
+            out_mass_matrix(i * num_dofs + j, entry);
+            out_mass_matrix(j * num_dofs + i, entry);
+        }
+    }
+"""
+
+
+def load_comparable(source: str | Path) -> Model:
+    """A robot with only what MuJoCo has too: no ground, no limits, no springs in ball joints."""
+    model = load_model(source)
+    springs = np.where(model.joint_type == JointType.BALL, 0, model.joint_stiffness)
+    return replace(model, ground_height=None, joint_stiffness=springs, joint_limit_stiffness=np.zeros(model.num_joints))
+
+
+def lively_inputs(model: Model, seed: int) -> dict[str, np.ndarray]:
+    """States and controls, some of these beyond their range."""
+    rng = np.random.default_rng(seed)
+    joint_q, joint_qd = lively_states(model, NUM_WORLDS, rng)
+    control = rng.uniform(model.control_lower - 0.2, model.control_upper + 0.2, (NUM_WORLDS, model.num_controls))
+    return {"joint_q": joint_q, "joint_qd": joint_qd, "control": control}
+
+
+def by_mujoco(model: Model, joint_q: np.ndarray, joint_qd: np.ndarray, control: np.ndarray) -> dict[str, np.ndarray]:
+    """What STAGES computes, by MuJoCo, one world after the other."""
+    source = model.source
+    data = mujoco.MjData(source)
+    bodies = [source.body(name).id for name in model.body_name]
+    in_ball = np.repeat(model.joint_type == JointType.BALL, np.diff([*model.joint_dof_start, model.num_dofs]))
+    is_muscle = np.isin(np.arange(source.nu), model.muscle_actuator)
+    moment = np.zeros((source.nu, source.nv))
+    mass_matrix = np.zeros((source.nv, source.nv))
+    worlds = []
+    for q, qd, ctrl in zip(joint_q, joint_qd, control, strict=True):
+        data.qpos[:], data.qvel[:], data.ctrl[:] = q, qd, ctrl
+        mujoco.mj_forward(source, data)
+        mujoco.mj_fullM(source, data, mass_matrix)
+        mujoco.mju_sparse2dense(
+            moment, data.actuator_moment, data.moment_rownnz, data.moment_rowadr, data.moment_colind
+        )
+        motor = (data.actuator_force * ~is_muscle) @ moment
+        world = {
+            "position": data.xpos[bodies],
+            "rotation": data.xmat[bodies],
+            "bias": data.qfrc_bias,
+            "joint_force": motor + data.qfrc_damper + data.qfrc_spring * ~in_ball,
+            "muscle_force": (data.actuator_force * is_muscle) @ moment,
+            "mass_matrix": mass_matrix,
+        }
+        worlds.append({name: value.flatten() for name, value in world.items()})
+    return {name: np.array([world[name] for world in worlds]) for name in worlds[0]}
+
+
+def assert_close(found: np.ndarray, expected: np.ndarray, tolerance: float, what: str) -> None:
+    error = abs(found - expected).max() / max(abs(expected).max(), 1e-300)
+    assert error <= tolerance, f"{what} differs by {error:.1e} of its largest magnitude"
+
+
+def check_stages(model: Model, inputs: dict[str, np.ndarray], dtype: torch.dtype) -> None:
+    expected = by_mujoco(model, **inputs)
+    if not model.num_controls:
+        inputs = {**inputs, "control": np.zeros((NUM_WORLDS, 1))}
+    found = run_stages(model, STAGES, inputs, {name: value.shape[1] for name, value in expected.items()}, dtype)
+    for name, value in expected.items():
+        assert_close(found[name], value, TOLERANCE[dtype], name)
+
+
+def check_substep(model: Model, inputs: dict[str, np.ndarray], dtype: torch.dtype) -> None:
+    """Semi-implicit Euler with MuJoCo's M qdd = force - bias."""
+    dt = 2e-3
+    terms = by_mujoco(model, **inputs)
+    mass_matrix = terms["mass_matrix"].reshape(-1, model.num_dofs, model.num_dofs)
+    force = terms["joint_force"] + terms["muscle_force"] - terms["bias"]
+    joint_qd = inputs["joint_qd"] + dt * np.linalg.solve(mass_matrix, force[..., None])[..., 0]
+    joint_q = inputs["joint_q"].copy()
+    for q, qd in zip(joint_q, joint_qd, strict=True):
+        mujoco.mj_integratePos(model.source, q, qd, dt)
+
+    q, qd, control = (torch.tensor(inputs[name], dtype=dtype) for name in ("joint_q", "joint_qd", "control"))
+    after = step(model, State(q, qd), control, dt)
+    assert_close(after.joint_qd.double().numpy(), joint_qd, TOLERANCE[dtype], "joint_qd")
+    assert_close(after.joint_q.double().numpy(), joint_q, TOLERANCE[dtype], "joint_q")
+
+
+@pytest.fixture(scope="module", params=ROBOTS)
+def robot(request: pytest.FixtureRequest) -> Model:
+    return load_comparable(ROBOTS[request.param])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_stages_agree_with_mujoco(robot: Model, dtype: torch.dtype) -> None:
+    check_stages(robot, lively_inputs(robot, seed=1), dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_a_substep_agrees_with_mujoco(robot: Model, dtype: torch.dtype) -> None:
+    check_substep(robot, lively_inputs(robot, seed=2), dtype)
+
+
+@pytest.mark.slow
+@settings(max_examples=8, derandomize=True, deadline=None, database=None)
+@given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 8), num_muscles=st.integers(0, 3))
+def test_random_trees_agree_with_mujoco(seed: int, num_bodies: int, num_muscles: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = load_comparable(random_robot(rng, num_bodies, num_muscles=num_muscles))
+    inputs = lively_inputs(model, seed)
+    check_stages(model, inputs, torch.float64)
+    check_substep(model, inputs, torch.float64)
+
+
+def test_a_robot_far_from_the_origin_loses_no_float32_digits() -> None:
+    """Oracle: the same robot at the origin. 500 m away a float32 resolves 3e-5 m; no force may show it."""
+    model = load_comparable(ROBOTS["ant"])
+    near = lively_inputs(model, seed=3)
+    near["joint_q"][:, :2] = 0
+    far = {**near, "joint_q": near["joint_q"] + np.eye(model.num_q)[0] * 500}
+    names = ("bias", "joint_force", "mass_matrix")
+    widths = {name: value.shape[1] for name, value in by_mujoco(model, **near).items()}
+    at_origin, away = (run_stages(model, STAGES, inputs, widths, torch.float32) for inputs in (near, far))
+    for name in names:
+        np.testing.assert_array_equal(away[name], at_origin[name], err_msg=name)
+
+
+def test_the_tests_move_along_the_manifold_as_mujoco_does() -> None:
+    model = load_model(ROBOTS["every_joint"])
+    rng = np.random.default_rng(4)
+    joint_q, tangent = lively_states(model, NUM_WORLDS, rng)
+    expected = joint_q.copy()
+    for q, change in zip(expected, tangent, strict=True):
+        mujoco.mj_integratePos(model.source, q, change, 1.0)
+    np.testing.assert_allclose(integrate(model, joint_q, tangent), expected, atol=1e-14)

@@ -1,0 +1,134 @@
+"""`trot view` in a real browser: the page without a network, the live viewer from start to Ctrl-C."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("viser", reason='needs viser: pip install "trot[view]"')
+
+from browser import CHROMIUM, MISSING, browser_page
+from made_run import make_run
+
+from trot.view.browser.page import write_page
+from trot.view.motion.trajectory import record
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason=MISSING)]
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [
+    sys.executable,
+    "-c",
+    "import sys; from trot.view.browser.view_command import view_command as v; sys.exit(v(sys.argv[1:]))",
+]
+
+
+@pytest.fixture
+def screenshots(request):
+    """A folder that outlives the test: pictures are there to be looked at."""
+    folder = ROOT / "build" / "screenshots" / request.node.name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def robot_pixels(image):
+    """How many have the orange of the Ant's lower legs."""
+    red, green, blue = image[..., 0], image[..., 1], image[..., 2]
+    return int(((red > 150) & (red - blue > 70) & (green - blue > 20) & (red - green > 20)).sum())
+
+
+def picture_when(tab, path, good):
+    """A screenshot for which good(it, the one before it) holds.
+
+    Only of the middle: a notice about software rendering is to its left, the panel to its right, a timeline below it.
+    """
+    previous = None
+    for _ in range(30):
+        image = tab.screenshot(path)[:500, 330:660]
+        if robot_pixels(image) > 100 and good(image, previous):
+            return image
+        previous = image
+    raise AssertionError(f"no robot, or it never comes to rest: {path}")
+
+
+def at_rest(image, previous):
+    return previous is not None and np.abs(image - previous).max() < 10
+
+
+def assert_moves(tab, folder, pause, play):
+    """Between two pauses the robot is somewhere else; more than once, because the motion may have just looped."""
+    # Whoever pauses before the robot is there has no picture.
+    picture_when(tab, folder / "loaded.png", lambda *_: True)
+    pause()
+    first = picture_when(tab, folder / "first.png", at_rest)
+    for attempt in range(4):
+        play()
+        time.sleep(0.4)
+        pause()
+        second = picture_when(tab, folder / f"later_{attempt}.png", at_rest)
+        if (np.abs(second - first) > 40).any(axis=2).sum() > 200:
+            return
+    raise AssertionError(f"nothing moves; see {folder}")
+
+
+def press(tab, label):
+    button = f"[...document.querySelectorAll('button')].find(button => button.innerText == '{label}')"
+    tab.wait_for(f"{button} != null")
+    tab.evaluate(f"{button}.click()")
+
+
+def test_page_plays_in_a_browser_without_network(tmp_path, screenshots):
+    write_page(record("ant", agent="random", worlds=2, steps=40), tmp_path / "ant.html")
+    with browser_page() as tab:
+        tab.open((tmp_path / "ant.html").as_uri(), offline=True)
+        tab.wait_for("[...document.querySelectorAll('canvas')].some(canvas => canvas.width > 100)")
+
+        def toggle():
+            tab.call("Input.dispatchKeyEvent", type="keyDown", key=" ", code="Space", text=" ")
+            tab.call("Input.dispatchKeyEvent", type="keyUp", key=" ", code="Space")
+
+        assert_moves(tab, screenshots, toggle, toggle)
+        assert not tab.errors
+        assert not [url for url in tab.requests if url.startswith(("http", "ws"))]
+
+
+def scrub_until_paused(tab):
+    """To scrub is to move the first slider, and pauses; a rollout that arrives meanwhile plays on, so try again."""
+    for _ in range(40):
+        tab.evaluate("document.querySelector('[role=slider]').focus()")
+        tab.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowLeft", code="ArrowLeft")
+        time.sleep(1)
+        if tab.evaluate("document.body.innerText.includes('Play')"):
+            return
+    pytest.fail("moving the slider does not pause")
+
+
+def test_live_viewer_plays_in_a_browser_and_ends_with_ctrl_c(tmp_path, screenshots):
+    run, _ = make_run(tmp_path, "ant")
+    command = [*COMMAND, str(run.path), "--port", "0", "--no-browser", "--forces", "--steps", "100"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "ant: recording ...\n"
+            url = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())[0]
+            with browser_page() as tab:
+                tab.open(url, offline=False)
+                tab.wait_for("document.querySelectorAll('.uplot').length == 2")
+                text = tab.evaluate("document.body.innerText")
+                words = ("Pause", "Checkpoint", "Contact forces", "New rollout", "Return of the episode")
+                assert not [word for word in words if word not in text], text
+                assert_moves(tab, screenshots, lambda: press(tab, "Pause"), lambda: press(tab, "Play"))
+                press(tab, "New rollout")
+                tab.wait_for("document.body.innerText.includes('Pause')")
+                scrub_until_paused(tab)
+                assert not tab.errors
+                assert {url.split("/")[2] for url in tab.requests if url.startswith(("http", "ws"))} == {url[7:]}
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=20)
+            assert (process.returncode, told) == (0, "")
+        finally:
+            process.kill()

@@ -1,0 +1,130 @@
+"""`trot list`: the runs below a folder, and what they reached."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import tyro
+
+from trot.runs.folder import MACHINE, SETTINGS, RunFolder
+
+DEEPEST = 3
+"""Folders below the root that are looked into: root/task/algo/run."""
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What one line of the table says. A run that cannot be read has a problem, and the rest may be empty."""
+
+    folder: Path
+    task: str = ""
+    algo: str = ""
+    seed: int | None = None
+    iterations: int = 0
+    """Done so far: the last row's `iteration`."""
+    planned_iterations: int | None = None
+    """The setting `iterations`."""
+    best_return: float | None = None
+    seconds: float | None = None
+    """The last row's `seconds`."""
+    problem: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.planned_iterations is not None and self.iterations >= self.planned_iterations
+
+
+def list_command(arguments: list[str]) -> int:
+    """List the runs, and what they reached."""
+    tyro.cli(print_runs, prog="trot list", description=list_command.__doc__, args=arguments)
+    return 0
+
+
+def print_runs(root: Path = Path("runs")) -> None:
+    """One line per run, sorted by task, algorithm and seed.
+
+    Args:
+        root: The folder that holds the runs, up to three folders deep.
+    """
+    runs = list_runs(root)
+    if not runs:
+        print(f"No runs in '{root}' yet. Make one: trot train cartpole")
+        return
+    readable = [run for run in runs if run.problem is None]
+    if readable:
+        _print_table([_cells(run) for run in readable])
+    for run in runs:
+        if run.problem is not None:
+            print(f"cannot be read: {run.problem}")
+
+
+def list_runs(root: Path) -> list[RunSummary]:
+    """Every run at or below the root; folders that are no run's are passed over."""
+    runs = []
+    for folder, subfolders, files in os.walk(root):
+        path = Path(folder)
+        if SETTINGS in files:
+            summary = _summary(path)
+            # Other programs have a settings.json, too: a broken one is ours where the machine is noted beside it.
+            if summary.problem is None or MACHINE in files:
+                runs.append(summary)
+                subfolders.clear()
+        if len(path.relative_to(root).parts) == DEEPEST:
+            subfolders.clear()
+    return sorted(runs, key=_place)
+
+
+def _summary(path: Path) -> RunSummary:
+    try:
+        run = RunFolder.open(path)
+        last = run.last_metrics()
+        settings, done = run.settings, last.get("iteration", 0.0)
+        seed, planned = settings["seed"], settings.get("iterations")
+        return RunSummary(
+            folder=path,
+            task=str(settings["task"]),
+            algo=str(settings["algo"]),
+            seed=seed if isinstance(seed, int) else None,
+            iterations=int(done) if math.isfinite(done) else 0,
+            planned_iterations=planned if isinstance(planned, int) else None,
+            best_return=run.best_return(),
+            seconds=last.get("seconds"),
+        )
+    except (OSError, ValueError) as error:
+        return RunSummary(path, problem=str(error))
+
+
+def _place(run: RunSummary) -> tuple[bool, str, str, int, int, str]:
+    folder = str(run.folder)
+    # By length first: ant-2 comes before ant-10.
+    return run.problem is not None, run.task, run.algo, run.seed or 0, len(folder), folder
+
+
+def _cells(run: RunSummary) -> list[str]:
+    planned = "" if run.planned_iterations is None else f"/{run.planned_iterations}"
+    return [
+        run.task,
+        run.algo,
+        "-" if run.seed is None else str(run.seed),
+        f"{run.iterations}{planned}",
+        "-" if run.best_return is None else f"{run.best_return:.1f}",
+        "-" if run.seconds is None else str(timedelta(seconds=round(run.seconds))),
+        "yes" if run.finished else "no",
+        str(run.folder),
+    ]
+
+
+def _print_table(rows: list[list[str]]) -> None:
+    head = ["task", "algo", "seed", "iterations", "best return", "time", "finished", "folder"]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    numbers = ("seed", "iterations", "best return", "time")
+    for row in [head, *rows]:
+        cells = [
+            cell.rjust(width) if name in numbers else cell.ljust(width)
+            for name, cell, width in zip(head, row, widths, strict=True)
+        ]
+        print("  ".join(cells).rstrip())

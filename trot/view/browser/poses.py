@@ -1,0 +1,77 @@
+"""Where the bodies and the tendons of a robot are, by MuJoCo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from trot.view.browser.geoms import Floats, Indices, shown_geoms
+
+Numbers = NDArray[np.floating]
+
+SITE, PULLEY = -1, -2
+"""In MuJoCo's list of what a tendon passes; other numbers are geoms."""
+
+
+@dataclass(frozen=True)
+class Poses:
+    """Where everything in one world is."""
+
+    position: Floats
+    """(bodies, 3)"""
+    wxyz: Floats
+    """(bodies, 4)"""
+    segments: Floats
+    """(segments, 2, 3) of the straight tendons, in the frame of the body that each begins on."""
+    segment_body: Indices
+    """(segments,)"""
+    segment_tendon: Indices
+    """(segments,)"""
+
+
+class Kinematics:
+    """Poses from coordinates."""
+
+    def __init__(self, model: mujoco.MjModel) -> None:
+        self.model, self._data = model, mujoco.MjData(model)
+        sites = model.wrap_objid[model.wrap_type == int(mujoco.mjtWrap.mjWRAP_SITE)]
+        self._site_body = model.site_bodyid[sites]
+        # What trot simulates runs straight from site to site; a path around a geom changes its number of points.
+        round_geom = np.isin(model.wrap_type, (int(mujoco.mjtWrap.mjWRAP_SPHERE), int(mujoco.mjtWrap.mjWRAP_CYLINDER)))
+        spans = zip(model.tendon_adr, model.tendon_num, strict=True)
+        self._straight = np.array([not round_geom[first : first + count].any() for first, count in spans], np.bool_)
+
+    def poses(self, joint_q: Numbers) -> Poses:
+        model, data = self.model, self._data
+        data.qpos[:] = joint_q
+        mujoco.mj_kinematics(model, data)
+        if model.ntendon:
+            mujoco.mj_comPos(model, data)
+            mujoco.mj_tendon(model, data)
+        # Points along the paths, tendon after tendon; a pulley interrupts one.
+        owner: Indices = np.repeat(np.arange(model.ntendon), data.ten_wrapnum)
+        points = data.wrap_xpos.reshape(-1, 3)[: len(owner)]
+        passed = data.wrap_obj.reshape(-1)[: len(owner)]
+        body: Indices = np.zeros(len(owner), np.int64)
+        body[passed == SITE] = self._site_body
+        apart = passed == PULLEY
+        begin = np.flatnonzero((owner[1:] == owner[:-1]) & ~apart[1:] & ~apart[:-1] & self._straight[owner[:-1]])
+        body, ends = body[begin], np.stack([points[begin], points[begin + 1]], axis=1)
+        axes = data.xmat[body].reshape(-1, 3, 3)
+        segments = np.einsum("sji,spj->spi", axes, ends - data.xpos[body][:, None])
+        return Poses(data.xpos.copy(), data.xquat.copy(), segments, body, owner[begin])
+
+    def extent(self, joint_q: Numbers) -> tuple[Floats, Floats]:
+        """The corners of a box around what moves, or around everything where nothing does."""
+        self.poses(joint_q)
+        model = self.model
+        seen = np.array(shown_geoms(model), np.int64)
+        moving = seen[model.body_weldid[model.geom_bodyid[seen]] > 0]
+        shown = moving if len(moving) else seen
+        if not len(shown):
+            return np.full(3, -0.5), np.full(3, 0.5)
+        center, radius = self._data.geom_xpos[shown], model.geom_rbound[shown, None]
+        return (center - radius).min(axis=0), (center + radius).max(axis=0)
