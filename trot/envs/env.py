@@ -87,6 +87,7 @@ class Env:
         self._used = 0
         self._starts_captured = False
         self._worlds: Worlds | None = None
+        self._window_start: Worlds | None = None
 
     @property
     def num_observations(self) -> int:
@@ -124,7 +125,7 @@ class Env:
         start = self._fresh_starts(torch.ones(self.num_worlds, 1, dtype=torch.bool, device=self.device))
         rows = self.num_worlds
         record = sum(part.shape[1] for part in (start.joint_q, start.joint_qd, start.parameter, start.strength))
-        self._worlds = Worlds(
+        worlds = Worlds(
             start.joint_q,
             start.joint_qd,
             start.observation,
@@ -135,6 +136,7 @@ class Env:
             faults=torch.zeros(rows, 1, dtype=torch.int64, device=self.device),
             last_fault=self._zero.new_zeros(rows, record + self.num_actions),
         )
+        self._settle(worlds)
         return start.observation, {}
 
     def step(self, action: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Info]:
@@ -236,6 +238,34 @@ class Env:
             last_fault=ended.last_fault,
         )
 
+    def begin_window(self) -> Tensor:
+        """Go on from where end_window() left the worlds, cut off from all before. Returns the observation.
+
+        Until the next end_window() every window begins there again, also one that was captured in a CUDA graph.
+        """
+        if self._window_start is None:
+            self._window_start = self.worlds.clone()
+        self._worlds = self._window_start
+        return self.detach()
+
+    def end_window(self) -> None:
+        """The next window begins where the worlds are now."""
+        self.window_start.copy_(self.worlds)
+        self._worlds = self.window_start
+
+    @property
+    def window_start(self) -> Worlds:
+        """Where windows begin: tensors that stay where they are in memory, and only change their numbers."""
+        if self._window_start is None:
+            raise RuntimeError("no window has begun yet: call env.begin_window() first")
+        return self._window_start
+
+    def _settle(self, worlds: Worlds) -> None:
+        """Go on from here, windows included."""
+        self._worlds = worlds
+        if self._window_start is not None:
+            self._window_start.copy_(worlds)
+
     def detach(self) -> Tensor:
         """Begin a new window: what follows has no gradient to what came before. Returns the observation, cut off.
 
@@ -289,7 +319,7 @@ class Env:
                 f"the saved joint_q is {tuple(worlds.joint_q.shape)} {worlds.joint_q.dtype}; this environment has "
                 f"{expected} {self.dtype}"
             )
-        self._worlds = worlds
+        self._settle(worlds)
         self._starts = Starts(**{name: tensor.to(self.device).clone() for name, tensor in saved["starts"].items()})
         self._starts_captured = False
         self._used = saved["used"]

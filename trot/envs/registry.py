@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import inspect
-import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +12,7 @@ import torch
 from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.task import Task
+from trot.own_file import load_own_file, names_file
 
 TASKS = {
     "cartpole": "trot.envs.tasks.cartpole:CartPole",
@@ -67,24 +65,12 @@ def make_task(name: str | type[Task[Any]] | Task[Any]) -> Task[Any]:
 
 def names_task(text: str) -> bool:
     """Whether this is the name of a task or of a class in a file, and not of a robot file."""
-    return text in TASKS or ".py:" in text
+    return text in TASKS or names_file(text)
 
 
 def _from_file(spec: str) -> Task[Any]:
-    path_text, _, wanted = spec.rpartition(":")
-    path = Path(path_text)
-    if not path.is_file():
-        raise FileNotFoundError(f"no task file '{path_text}'")
-    module_name = f"trot_task_{path.resolve().stem}_{abs(hash(path.resolve()))}"
-    loaded = importlib.util.spec_from_file_location(module_name, path)
-    assert loaded is not None and loaded.loader is not None
-    module = importlib.util.module_from_spec(loaded)
-    # Dataclasses of the file look their module up by name.
-    sys.modules[module_name] = module
-    # What lies beside the file can be imported by it, as if Python ran it.
-    if str(path.resolve().parent) not in sys.path:
-        sys.path.append(str(path.resolve().parent))
-    loaded.loader.exec_module(module)
+    module, wanted = load_own_file(spec, "task")
+    path_text = spec.rpartition(":")[0]
     found = getattr(module, wanted, None)
     if not (isinstance(found, type) and issubclass(found, Task)):
         here = [

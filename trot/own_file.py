@@ -1,0 +1,37 @@
+"""What users bring in files of their own: `my_task.py:Walker`, `my_algorithm.py:MINE`."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+
+def names_file(text: str) -> bool:
+    """Whether this is `path/to/file.py:NAME`."""
+    return ".py:" in text
+
+
+def load_own_file(spec: str, what: str) -> tuple[ModuleType, str]:
+    """Run the file of `path/to/file.py:NAME`; its module, and the name that is wanted of it.
+
+    Args:
+        spec: The path and the name.
+        what: Task or algorithm, for the error message.
+    """
+    path_text, _, wanted = spec.rpartition(":")
+    path = Path(path_text)
+    if not path.is_file():
+        raise FileNotFoundError(f"no {what} file '{path_text}'")
+    module_name = f"trot_{what}_{path.resolve().stem}_{abs(hash(path.resolve()))}"
+    loaded = importlib.util.spec_from_file_location(module_name, path)
+    assert loaded is not None and loaded.loader is not None
+    module = importlib.util.module_from_spec(loaded)
+    # Dataclasses of the file look their module up by name.
+    sys.modules[module_name] = module
+    # What lies beside the file can be imported by it, as if Python ran it.
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.append(str(path.resolve().parent))
+    loaded.loader.exec_module(module)
+    return module, wanted
