@@ -1,13 +1,14 @@
-"""Time of one learning iteration, split as in the paper's table: rollout, backward, critic, other.
+"""Time of one learning iteration, split into the algorithm's phases; SHAC's are rollout, backward, critic and other.
 
 python -m bench.train                     all tasks, on the GPU where there is one
 python -m bench.train --tasks ant --device cpu
+python -m bench.train --algo bptt --tasks cartpole
+python -m bench.train --compare           beside the program released with the SHAC paper, on an H200
 """
 
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import sys
 import time
@@ -20,20 +21,15 @@ import tyro
 
 from bench.report import describe_machine, gpu_name, markdown_table
 from trot.envs.registry import TASKS, make_env
-from trot.learn.algorithms.shac import Shac
+from trot.learn.algorithms import find_algorithm
 from trot.learn.capture import fast_phases
-from trot.learn.settings import resolve
 from trot.learn.torch_threads import one_torch_thread
-from trot.learn.train import choose_device
+from trot.learn.train import DEFAULT_ALGORITHM, choose_device
 
-H200_NEED = {"ant": 40, "half_cheetah": 35, "humanoid": 90, "muscle_humanoid": 100, "hopper": 40}
-"""Milliseconds per iteration at the tuned number of worlds."""
-CPU_NEED = {"ant": 150, "humanoid": 400, "muscle_humanoid": 600}
-"""The same on two cores."""
 WARM_UP = 3
 """Iterations that do not count."""
 PROGRAM_OF_2022 = {"ant": 880, "half_cheetah": 704, "humanoid": 2360, "muscle_humanoid": 2390, "hopper": 975}
-"""What the program released with the paper takes on an H200."""
+"""What the program released with the paper takes for an iteration of SHAC on an H200, ms."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +38,16 @@ class TrainBenchSettings:
 
     tasks: tuple[str, ...] = tuple(TASKS)
     """Tasks by name, or path/to/file.py:Class."""
+    algo: str = DEFAULT_ALGORITHM
+    """One of `trot algorithms`, or path/to/file.py:NAME."""
     device: str = "auto"
     """auto takes CUDA where there is a GPU."""
     worlds: int | None = None
     """Instead of the tuned number."""
     iterations: int = 12
     """Of which the medians are printed."""
+    compare: bool = False
+    """Add what the program released with the SHAC paper takes on an H200, which says something beside an H200 only."""
     json: Path | None = None
     """Write every figure to this file too."""
 
@@ -59,39 +59,39 @@ class IterationTime:
     task: str
     device: str
     worlds: int
-    horizon: int
-    rollout: float
-    backward: float
-    critic: float
-    other: float
+    steps: int
+    """Environment steps of an iteration, all worlds together."""
+    phases: dict[str, float]
 
     @property
     def total(self) -> float:
-        return self.rollout + self.backward + self.critic + self.other
+        return sum(self.phases.values())
 
     @property
     def steps_per_second(self) -> float:
-        return self.worlds * self.horizon / self.total * 1e3
+        return self.steps / self.total * 1e3
 
 
-def measure_training(task: str, device: str, worlds: int | None, iterations: int) -> IterationTime:
+def measure_training(task: str, algo: str, device: str, worlds: int | None, iterations: int) -> IterationTime:
     """Train a little, with the settings tuned for the task."""
-    settings = resolve(task)
+    algorithm = find_algorithm(algo)
+    settings = algorithm.resolve(task)
     if worlds is not None:
         settings = replace(settings, num_worlds=worlds)
-    shac = Shac(make_env(task, settings.num_worlds, device), settings)
+    learner = algorithm.learner(make_env(task, settings.num_worlds, device), settings, 0)
     with one_torch_thread():
-        phases = fast_phases(shac)
-        moments = [Moment(shac.device)]
+        phases = fast_phases(learner)
+        moments = [Moment(learner.device)]
         for _ in range(WARM_UP + iterations):
             for phase in phases.values():
                 phase()
-                moments.append(Moment(shac.device))
+                moments.append(Moment(learner.device))
     times: dict[str, list[float]] = {name: [] for name in phases}
     for name, begin, end in zip(cycle(phases), moments[:-1], moments[1:], strict=False):
         times[name].append(begin.milliseconds_to(end))
     medians = {name: statistics.median(values[WARM_UP:]) for name, values in times.items()}
-    return IterationTime(task, shac.device.type, settings.num_worlds, settings.horizon, **medians)
+    steps = round(int(learner.steps) / (WARM_UP + iterations))
+    return IterationTime(task, learner.device.type, settings.num_worlds, steps, medians)
 
 
 class Moment:
@@ -115,52 +115,27 @@ class Moment:
 def run_train_bench(settings: TrainBenchSettings) -> None:
     """Measure and print."""
     device = choose_device(settings.device)
-    gpu = gpu_name() if device.startswith("cuda") else None
-    print(describe_machine(gpu), flush=True)
+    print(describe_machine(gpu_name() if device.startswith("cuda") else None), flush=True)
     measured = []
     for task in settings.tasks:
-        print(f"{task}, {device}", file=sys.stderr, flush=True)
-        measured.append(measure_training(task, device, settings.worlds, settings.iterations))
-    print(f"\n### One learning iteration, ms\n\n{_table(measured)}", flush=True)
-    needs = _needs(measured, gpu)
-    if needs:
-        print(f"\n### Requirements\n\n{markdown_table(['task', 'need, ms', 'measured', 'ok'], needs)}", flush=True)
+        print(f"{task}, {settings.algo}, {device}", file=sys.stderr, flush=True)
+        measured.append(measure_training(task, settings.algo, device, settings.worlds, settings.iterations))
+    print(f"\n### One learning iteration, ms\n\n{_table(measured, settings.compare)}", flush=True)
     if settings.json is not None:
         settings.json.write_text(json.dumps([asdict(row) for row in measured], indent=2) + "\n")
 
 
-def _table(measured: list[IterationTime]) -> str:
-    head = [
-        "task",
-        "worlds",
-        "rollout",
-        "backward",
-        "critic",
-        "other",
-        "iteration",
-        "steps/s",
-        "the 2022 program, H200",
-    ]
+def _table(measured: list[IterationTime], compare: bool) -> str:
+    head = ["task", "worlds", *measured[0].phases, "iteration", "steps/s"]
     rows = []
     for row in measured:
-        parts = [f"{ms:.1f}" for ms in (row.rollout, row.backward, row.critic, row.other, row.total)]
-        peer = PROGRAM_OF_2022.get(row.task)
-        rows.append(
-            [row.task, str(row.worlds), *parts, f"{row.steps_per_second:,.0f}", "" if peer is None else str(peer)]
-        )
+        parts = [f"{ms:.1f}" for ms in (*row.phases.values(), row.total)]
+        rows.append([row.task, str(row.worlds), *parts, f"{row.steps_per_second:,.0f}"])
+    if compare:
+        head.append("the 2022 program, H200")
+        for cells, row in zip(rows, measured, strict=True):
+            cells.append(str(PROGRAM_OF_2022.get(row.task, "")))
     return markdown_table(head, rows)
-
-
-def _needs(measured: list[IterationTime], gpu: str | None) -> list[list[str]]:
-    """Promised for an H200 and for two cores; on other machines they say nothing."""
-    if (os.cpu_count() != 2) if gpu is None else ("H200" not in gpu):
-        return []
-    need = CPU_NEED if gpu is None else H200_NEED
-    return [
-        [row.task, f"≤ {need[row.task]}", f"{row.total:.1f}", "yes" if row.total <= need[row.task] else "NO"]
-        for row in measured
-        if row.task in need and row.worlds == resolve(row.task).num_worlds
-    ]
 
 
 if __name__ == "__main__":

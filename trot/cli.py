@@ -16,7 +16,7 @@ DESCRIPTION = "Robots that learn through gradients of their simulation. `trot --
 
 def tasks(arguments: list[str]) -> int:
     """List the tasks with their dimensions."""
-    from trot.envs.try_out import print_tasks
+    from trot.learn.try_out import print_tasks
 
     tyro.cli(print_tasks, prog="trot tasks", description=tasks.__doc__, args=arguments)
     return 0
@@ -24,7 +24,7 @@ def tasks(arguments: list[str]) -> int:
 
 def try_task(arguments: list[str]) -> int:
     """Run a task for a few seconds with an agent that knows nothing, and print returns."""
-    from trot.envs.try_out import TrySettings, run_try
+    from trot.learn.try_out import TrySettings, run_try
 
     run_try(tyro.cli(TrySettings, prog="trot try", description=try_task.__doc__, args=arguments))
     return 0
@@ -60,17 +60,31 @@ def resume(arguments: list[str]) -> int:
     """Go on with a run as if it had never stopped."""
     from trot.learn.train import resume as go_on
 
-    def read(run: tyro.conf.Positional[Path], device: str = "auto", stop_at: float | None = None) -> None:
+    def read(
+        run: tyro.conf.Positional[Path],
+        device: str = "auto",
+        stop_at: float | None = None,
+        iterations: int | None = None,
+    ) -> None:
         """Go on with a run.
 
         Args:
             run: The run folder.
             device: auto is the kind of device that the run began on.
             stop_at: Another goal than the run's own, also for a run that has reached that.
+            iterations: In all, instead of the run's own number; also for a run that is finished.
         """
-        go_on(run, device, stop_at)
+        go_on(run, device, stop_at, iterations)
 
     tyro.cli(read, prog="trot resume", description=resume.__doc__, args=arguments)
+    return 0
+
+
+def algorithms(arguments: list[str]) -> int:
+    """List the algorithms that `trot train` learns by."""
+    from trot.learn.algorithms import print_algorithms
+
+    tyro.cli(print_algorithms, prog="trot algorithms", description=algorithms.__doc__, args=arguments)
     return 0
 
 
@@ -153,7 +167,7 @@ def bench(arguments: list[str]) -> int:
         description = "Measure the environments, and what they add to the physics."
         run_env_bench(tyro.cli(EnvBenchSettings, prog="trot bench env", description=description, args=rest))
     elif what == "train":
-        description = "Measure a learning iteration, split into rollout, backward, critic and other."
+        description = "Measure a learning iteration, split into the phases of the algorithm."
         run_train_bench(tyro.cli(TrainBenchSettings, prog="trot bench train", description=description, args=rest))
     else:
         run_bench(tyro.cli(BenchSettings, prog="trot bench", description=bench.__doc__, args=rest))
@@ -171,6 +185,7 @@ def demo(arguments: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "tasks": tasks,
     "try": try_task,
+    "algorithms": algorithms,
     "train": train,
     "resume": resume,
     "eval": evaluate,

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 from trot.learn.agent import load_agent
+from trot.learn.algorithms import find_algorithm
 from trot.learn.evaluate import evaluate
-from trot.learn.settings import resolve
-from trot.learn.train import TrainSettings, resume, train
+from trot.learn.train import DEFAULT_ALGORITHM, TrainSettings, resume, train
 from trot.learn.trainer import Schedule
 from trot.runs.folder import RunFolder
 from trot.view.motion.trajectory import record
@@ -36,12 +36,12 @@ def run_demo(runs: Path = Path("runs"), seed: int = 0, goal: float = SOLVED) -> 
         runs=runs,
         name=f"demo-{seed}",
         schedule=Schedule(stop_at=goal),
-        shac=resolve("cartpole"),
+        settings=find_algorithm(DEFAULT_ALGORITHM).resolve("cartpole"),
     )
     run = train(settings)
     aim, played = goal, _play(run)
     # While a policy still changes quickly, its training episodes flatter it.
-    while played < goal and _iteration(run) < settings.shac.iterations:
+    while played < goal and _iteration(run) < settings.settings.iterations:
         print(f"Not yet: 128 new episodes return {played:.0f} on average.")
         aim += MARGIN
         run = resume(run.path, stop_at=aim)

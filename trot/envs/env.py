@@ -243,21 +243,22 @@ class Env:
 
         Until the next end_window() every window begins there again, also one that was captured in a CUDA graph.
         """
-        if self._window_start is None:
-            self._window_start = self.worlds.clone()
-        self._worlds = self._window_start
+        self._worlds = self.window_start
         return self.detach()
 
     def end_window(self) -> None:
         """The next window begins where the worlds are now."""
-        self.window_start.copy_(self.worlds)
-        self._worlds = self.window_start
+        if self._window_start is None:
+            self._window_start = self.worlds.clone()
+        else:
+            self._window_start.copy_(self.worlds)
+        self._worlds = self._window_start
 
     @property
     def window_start(self) -> Worlds:
         """Where windows begin: tensors that stay where they are in memory, and only change their numbers."""
         if self._window_start is None:
-            raise RuntimeError("no window has begun yet: call env.begin_window() first")
+            raise RuntimeError("no window can begin yet: call env.reset() and env.end_window() first")
         return self._window_start
 
     def _settle(self, worlds: Worlds) -> None:

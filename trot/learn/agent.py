@@ -1,40 +1,78 @@
-"""What training leaves: a policy and the normalisation of what it sees."""
+"""What training leaves: a policy and the normalisation of what it sees, described in the run folder."""
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from trot.learn.networks import Policy, PolicyKind
+from trot.learn.networks import Activation, Policy, PolicyKind
 from trot.learn.normalizer import Normalizer
-from trot.learn.settings import ShacSettings
+from trot.learn.older_runs import upgraded_checkpoint
+from trot.learn.saved_settings import settings_from
 from trot.runs.folder import SETTINGS, RunFolder
 
 if TYPE_CHECKING:
     from trot.envs.env import Env
 
 
+@dataclass(frozen=True)
+class AgentDescription:
+    """All that it takes to build an agent before its weights are loaded."""
+
+    num_observations: int
+    num_actions: int
+    hidden: tuple[int, ...]
+    kind: PolicyKind = "gaussian"
+    initial_log_std: float = -1.0
+    activation: Activation = "elu"
+    layer_norm: bool = True
+    normalize: bool = True
+    """Whether observations are normalised before the policy sees them."""
+
+    def build(self, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Agent:
+        """A new agent; its weights come from PyTorch's global generator."""
+        policy = Policy(
+            self.num_observations,
+            self.num_actions,
+            self.hidden,
+            self.kind,
+            self.initial_log_std,
+            activation=self.activation,
+            layer_norm=self.layer_norm,
+        ).to(device, dtype)
+        # The statistics keep their own precision.
+        return Agent(policy, Normalizer(self.num_observations).to(device), self)
+
+
 class Agent(nn.Module):
     """Observations as an environment gives them to actions in [-1, 1]."""
 
-    def __init__(self, policy: Policy, normalizer: Normalizer, normalize: bool = True) -> None:
+    def __init__(self, policy: Policy, normalizer: Normalizer, description: AgentDescription) -> None:
         super().__init__()
-        self.policy, self.normalizer, self.normalize = policy, normalizer, normalize
+        self.policy, self.normalizer, self.description = policy, normalizer, description
 
     @property
     def num_observations(self) -> int:
-        return len(self.normalizer.mean)
+        return self.description.num_observations
 
     @property
     def num_actions(self) -> int:
-        return self.policy.actions
+        return self.description.num_actions
+
+    def normalization(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """What to subtract from observations and then to multiply by: constants of a window."""
+        if self.description.normalize:
+            return self.normalizer.affine(dtype)
+        device = self.normalizer.mean.device
+        return torch.zeros((), device=device), torch.ones((), device=device)
 
     def forward(self, observation: Tensor, noise: Tensor | None = None) -> Tensor:
         """The action that standard normal noise leads to; without noise the mean's."""
-        action: Tensor = self.policy(self.normalizer(observation) if self.normalize else observation, noise)
+        normalized = self.normalizer(observation) if self.description.normalize else observation
+        action: Tensor = self.policy(normalized, noise)
         return action
 
     def require_fit(self, env: Env) -> None:
@@ -45,6 +83,14 @@ class Agent(nn.Module):
                 f"the agent has {ours[0]} observations and {ours[1]} actions, but the task '{env.task.name}' has "
                 f"{theirs[0]} and {theirs[1]}: the task is another one, or was changed since the training"
             )
+
+    def saved(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it: a copy on the CPU."""
+        return {name: tensor.detach().cpu().clone() for name, tensor in self.state_dict().items()}
+
+    def described(self) -> dict[str, Any]:
+        """What settings.json keeps of it."""
+        return asdict(self.description)
 
 
 class MeanPolicy(nn.Module):
@@ -57,7 +103,7 @@ class MeanPolicy(nn.Module):
         super().__init__()
         self.num_observations, self.num_actions = agent.num_observations, agent.num_actions
         shift, scale = torch.zeros(agent.num_observations), torch.ones(agent.num_observations)
-        if agent.normalize:
+        if agent.description.normalize:
             shift, scale = agent.normalizer.affine(torch.float32)
         self.register_buffer("shift", shift)
         self.register_buffer("scale", scale)
@@ -76,44 +122,21 @@ class MeanPolicy(nn.Module):
 
 def load_agent(run: RunFolder, checkpoint: str = "best") -> Agent:
     """The agent of a run's checkpoint, on the CPU and without gradients."""
-    file, settings = run.path / SETTINGS, run.settings
-    missing = [name for name in ("shac", "num_observations", "num_actions") if name not in settings]
-    if missing:
-        raise ValueError(f"'{file}' does not describe an agent: it lacks {', '.join(missing)}")
+    file = run.path / SETTINGS
+    if "agent" not in run.settings:
+        raise ValueError(f"'{file}' does not describe an agent: it lacks 'agent'")
     try:
-        shac = shac_settings_from(settings["shac"])
-    except ValueError as error:
+        description = settings_from(run.settings["agent"], AgentDescription, "the agent")
+        agent = description.build()
+    except (ValueError, TypeError, RuntimeError, KeyError) as error:
         raise ValueError(f"'{file}' does not describe an agent: {error}") from None
 
-    saved = run.load_checkpoint(checkpoint).get("agent")
-    if not (isinstance(saved, dict) and {"policy", "normalizer"} <= saved.keys()):
+    saved = upgraded_checkpoint(run.load_checkpoint(checkpoint)).get("agent")
+    if not isinstance(saved, dict):
         raise ValueError(f"the checkpoint '{checkpoint}' of '{run.path}' holds no agent")
-    observations, actions = settings["num_observations"], settings["num_actions"]
     try:
-        policy = Policy(observations, actions, shac.actor_hidden, shac.policy, shac.initial_log_std)
-        normalizer = Normalizer(observations)
-        policy.load_state_dict(saved["policy"])
-        normalizer.load_state_dict(saved["normalizer"])
+        agent.load_state_dict(saved)
     except (RuntimeError, TypeError):
         # PyTorch's own text has a line for every tensor.
         raise ValueError(f"the checkpoint '{checkpoint}' of '{run.path}' does not fit the run's settings") from None
-    return Agent(policy, normalizer, shac.normalize_observations).requires_grad_(False)
-
-
-def shac_settings_from(saved: Any) -> ShacSettings:
-    """The settings that a run's settings.json holds under "shac"."""
-    if not isinstance(saved, dict):
-        raise ValueError(f"the settings of SHAC must be an object, not {saved!r}")
-    names = {field.name for field in fields(ShacSettings)}
-    if saved.keys() != names:
-        missing, unknown = sorted(names - saved.keys()), sorted(saved.keys() - names)
-        parts = [f"{verb} {', '.join(some)}" for verb, some in (("lack", missing), ("do not have", unknown)) if some]
-        raise ValueError(f"the settings of SHAC {', and '.join(parts)}")
-    if saved["policy"] not in get_args(PolicyKind):
-        raise ValueError(f"policy must be one of {', '.join(get_args(PolicyKind))}, not {saved['policy']!r}")
-    # JSON has no tuples.
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
-    try:
-        return ShacSettings(**values)
-    except TypeError as error:
-        raise ValueError(f"a setting of SHAC is of the wrong kind: {error}") from None
+    return agent.requires_grad_(False)

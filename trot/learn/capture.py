@@ -1,80 +1,91 @@
-"""An iteration of SHAC in CUDA graphs: captured once, then replayed without Python and without waiting."""
+"""The iterations of a learner in CUDA graphs: captured once, then replayed without Python and without waiting."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from trot.learn.algorithms.shac import Shac
+from trot.learn.learner import Learner, Phase
 
-Phase = Callable[[], None]
+Run = Callable[[], None]
 
 
-def fast_phases(shac: Shac) -> dict[str, Phase]:
+def fast_phases(learner: Learner) -> dict[str, Run]:
     """The parts of an iteration by name, to be called in this order: as they are on the CPU, captured on CUDA."""
-    phases: dict[str, Phase] = {
-        "rollout": shac.rollout,
-        "backward": shac.improve_policy,
-        "critic": shac.fit_critic,
-        "other": shac.finish,
-    }
-    return phases if shac.device.type == "cpu" else _captured(shac, phases)
+    phases = learner.phases()
+    if phases[0].beside_last:
+        raise ValueError(f"the first phase, '{phases[0].name}', has none before it that it could run beside")
+    if learner.device.type == "cpu":
+        return {phase.name: phase.run for phase in phases}
+    return _captured(learner, phases)
 
 
-def _captured(shac: Shac, phases: dict[str, Phase]) -> dict[str, Phase]:
-    """Graphs of the phases. The critic's runs beside the backward pass; its own phase only waits for it to end."""
-    _warm_up(shac)
-    main, beside = _new_stream(shac), _new_stream(shac)
-    # What one part leaves in memory, the next one reads there. The critic's graph must not use again what the
-    # backward pass frees, nor share the stream's workspace of the matrix library with it.
+def _captured(learner: Learner, phases: tuple[Phase, ...]) -> dict[str, Run]:
+    """Graphs of the phases. One that runs beside another is begun with it; its own turn only waits for its end."""
+    _warm_up(learner)
+    main, beside = _new_stream(learner), _new_stream(learner)
+    # What one part leaves in memory, the next one reads there. What runs beside must not use again what the other
+    # frees, nor share the stream's workspace of the matrix library with it.
     pool, pool_beside = torch.cuda.graph_pool_handle(), torch.cuda.graph_pool_handle()
-    graphs = {
-        name: _capture(shac, phase, pool_beside, beside) if name == "critic" else _capture(shac, phase, pool, main)
-        for name, phase in phases.items()
-    }
+    runs: list[Run] = []
+    for phase in phases:
+        if not phase.captured:
+            runs.append(phase.run)
+        elif phase.beside_last:
+            runs.append(_capture(learner, phase, pool_beside, beside))
+        else:
+            runs.append(_capture(learner, phase, pool, main))
 
-    def backward() -> None:
-        beside.wait_stream(torch.cuda.current_stream(shac.device))
-        # In this order, because to launch the critic's many small kernels takes a while too.
-        graphs["backward"].replay()
-        with torch.cuda.stream(beside):
-            graphs["critic"].replay()
+    def wait() -> None:
+        torch.cuda.current_stream(learner.device).wait_stream(beside)
 
-    def wait_for_critic() -> None:
-        torch.cuda.current_stream(shac.device).wait_stream(beside)
+    def both(first: Run, second: Run) -> Run:
+        def run() -> None:
+            beside.wait_stream(torch.cuda.current_stream(learner.device))
+            # In this order, because to launch many small kernels takes a while too.
+            first()
+            with torch.cuda.stream(beside):
+                second()
 
-    return {
-        "rollout": graphs["rollout"].replay,
-        "backward": backward,
-        "critic": wait_for_critic,
-        "other": graphs["other"].replay,
-    }
+        return run
+
+    ordered: dict[str, Run] = {}
+    for index, phase in enumerate(phases):
+        following = phases[index + 1] if index + 1 < len(phases) else None
+        if phase.beside_last:
+            ordered[phase.name] = wait
+        elif following is not None and following.beside_last:
+            ordered[phase.name] = both(runs[index], runs[index + 1])
+        else:
+            ordered[phase.name] = runs[index]
+    return ordered
 
 
-def _capture(shac: Shac, phase: Phase, pool: Any, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+def _capture(learner: Learner, phase: Phase, pool: Any, stream: torch.cuda.Stream) -> Run:
     graph = torch.cuda.CUDAGraph()
-    for generator in (shac.env.generator, shac.generator):
+    for generator in (learner.env.generator, learner.generator):
         graph.register_generator_state(generator)
     with torch.cuda.graph(graph, pool=pool, stream=stream):
-        phase()
-    return graph
+        phase.run()
+    return graph.replay
 
 
-def _warm_up(shac: Shac) -> None:
+def _warm_up(learner: Learner) -> None:
     """One iteration that leaves no trace: kernels are loaded on first use, and a capture cannot wait for that."""
-    saved = shac.state_dict()
-    side = _new_stream(shac)
-    side.wait_stream(torch.cuda.current_stream(shac.device))
+    saved = copy.deepcopy(learner.state_dict())
+    side = _new_stream(learner)
+    side.wait_stream(torch.cuda.current_stream(learner.device))
     with torch.cuda.stream(side):
-        shac.iterate()
-    torch.cuda.current_stream(shac.device).wait_stream(side)
-    torch.cuda.synchronize(shac.device)
-    # What autograd remembers of the side stream goes with the window.
-    del shac.window
-    shac.load_state_dict(saved)
+        learner.iterate()
+    torch.cuda.current_stream(learner.device).wait_stream(side)
+    torch.cuda.synchronize(learner.device)
+    # What autograd remembers of the side stream goes with it.
+    learner.forget()
+    learner.load_state_dict(saved)
 
 
-def _new_stream(shac: Shac) -> torch.cuda.Stream:
-    return torch.cuda.Stream(shac.device)  # type: ignore[no-untyped-call]
+def _new_stream(learner: Learner) -> torch.cuda.Stream:
+    return torch.cuda.Stream(learner.device)  # type: ignore[no-untyped-call]

@@ -6,7 +6,6 @@ over-represented. PyTorch is imported when it is needed, so that the command lin
 
 from __future__ import annotations
 
-import copy
 import statistics
 import sys
 import time
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from trot.learn.agent import Agent
 
 SECONDS_BETWEEN_LINES = 5.0
-NOISE_STREAM = 1_000_003
-"""Added to the seed for the policy's noise: the starts of episodes come from the seed itself."""
 
 
 @dataclass(frozen=True)
@@ -119,32 +116,27 @@ def evaluate(
     import torch
 
     from trot.envs.registry import make_env
+    from trot.learn.play import agent_acts, play
     from trot.learn.torch_threads import one_torch_thread
 
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, not {episodes}")
     env = make_env(task_name, episodes, device, seed)
-    agent.require_fit(env)
-    player = copy.deepcopy(agent).to(env.device)
-    generator = torch.Generator(env.device).manual_seed(seed + NOISE_STREAM)
+    act = agent_acts(agent, env, stochastic, seed)
     returns = torch.zeros(episodes, dtype=torch.float64, device=env.device)
     lengths = torch.zeros(episodes, dtype=torch.int64, device=env.device)
     fell, blew_up = (torch.zeros(episodes, dtype=torch.bool, device=env.device) for _ in range(2))
     running = torch.ones_like(fell)
     told = time.monotonic()
     # More threads for the network would take from the physics what they gain, even with layers of 512.
-    with torch.no_grad(), one_torch_thread():
-        observation, _ = env.reset()
-        for step in range(1, env.episode_length + 1):
-            noise = None
-            if stochastic:
-                noise = torch.randn(episodes, env.num_actions, generator=generator, dtype=env.dtype, device=env.device)
-            observation, reward, terminated, truncated, info = env.step(player(observation, noise))
-            returns += torch.where(running, reward, 0.0)
+    with one_torch_thread():
+        for step, played in enumerate(play(env, act, env.episode_length), start=1):
+            fault = played.info["fault"]
+            returns += torch.where(running, played.reward, 0.0)
             lengths += running
-            blew_up |= running & info["fault"]
-            fell |= running & terminated & ~info["fault"]
-            running &= ~(terminated | truncated)
+            blew_up |= running & fault
+            fell |= running & played.terminated & ~fault
+            running &= ~played.done
             if not running.any():
                 break
             if show_progress and time.monotonic() - told >= SECONDS_BETWEEN_LINES:

@@ -168,6 +168,14 @@ def _onnx_nodes(policy: MeanPolicy) -> tuple[list[onnx.NodeProto], list[onnx.Ten
         nodes.append(helper.make_node(operation, [last, *names], [output], **attributes))
         last = output
 
+    def add_silu() -> None:
+        """The last node's output times its own sigmoid."""
+        nonlocal last
+        before = last
+        add("Sigmoid")
+        nodes.append(helper.make_node("Mul", [before, last], [f"hidden_{len(nodes)}"]))
+        last = nodes[-1].output[0]
+
     add("Sub", policy.shift)
     add("Mul", policy.scale)
     for layer in policy.layers:
@@ -176,6 +184,10 @@ def _onnx_nodes(policy: MeanPolicy) -> tuple[list[onnx.NodeProto], list[onnx.Ten
                 add("Gemm", layer.weight, layer.bias, transB=1)
             case nn.ELU():
                 add("Elu", alpha=layer.alpha)
+            case nn.ReLU():
+                add("Relu")
+            case nn.SiLU():
+                add_silu()
             case nn.LayerNorm():
                 add("LayerNormalization", layer.weight, layer.bias, axis=-1, epsilon=layer.eps)
             case _:

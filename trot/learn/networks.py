@@ -1,21 +1,45 @@
-"""Policy and value function: small perceptrons with layer normalisation behind each activation."""
+"""Small perceptrons: policies and value functions, one by one or many members at once.
+
+With `members` a network is as many networks side by side: weights are stacked along a leading axis, and each layer is
+one batched product. Inputs are then (members, rows, width), or (rows, width) where all members see the same.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 PolicyKind = Literal["gaussian", "state_dependent", "deterministic"]
+Activation = Literal["elu", "relu", "silu"]
+ACTIVATIONS: dict[Activation, type[nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "silu": nn.SiLU}
 
 
-def perceptron(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequential:
-    """Linear, ELU, LayerNorm for each hidden layer, then Linear."""
+def perceptron(
+    inputs: int,
+    hidden: tuple[int, ...],
+    outputs: int,
+    *,
+    activation: Activation = "elu",
+    layer_norm: bool = True,
+    members: int | None = None,
+) -> nn.Sequential:
+    """Linear, activation, LayerNorm for each hidden layer, then Linear.
+
+    Every member begins with weights of its own, those that it would have drawn as a single network.
+    """
+    if members is not None:
+        single = partial(perceptron, inputs, hidden, outputs, activation=activation, layer_norm=layer_norm)
+        return stack_members([single() for _ in range(members)])
     layers: list[nn.Module] = []
     for width in hidden:
-        layers += [Linear(inputs, width), nn.ELU(), nn.LayerNorm(width)]
+        layers += [Linear(inputs, width), ACTIVATIONS[activation]()]
+        if layer_norm:
+            layers.append(nn.LayerNorm(width))
         inputs = width
     return nn.Sequential(*layers, Linear(inputs, outputs))
 
@@ -27,11 +51,81 @@ class Linear(nn.Linear):
         return input @ self.weight.T + self.bias if input.is_cuda else super().forward(input)
 
 
+class MemberLinear(nn.Module):
+    """A linear layer for each member: weight (members, outputs, inputs), bias (members, outputs)."""
+
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
+        self.bias = nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() == 2:
+            input = input.expand(len(self.weight), -1, -1)
+        return torch.baddbmm(self.bias.unsqueeze(1), input, self.weight.transpose(1, 2))
+
+    def member(self, index: int) -> Linear:
+        layer = Linear(self.weight.shape[2], self.weight.shape[1], device=self.weight.device, dtype=self.weight.dtype)
+        return _with_weights(layer, self.weight[index], self.bias[index])
+
+
+class MemberLayerNorm(nn.Module):
+    """Layer normalisation with a scale and a shift for each member, (members, width)."""
+
+    def __init__(self, layers: Sequence[nn.LayerNorm]) -> None:
+        super().__init__()
+        self.shape, self.eps = layers[0].normalized_shape, layers[0].eps
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
+        self.bias = nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
+
+    def forward(self, input: Tensor) -> Tensor:
+        normal = nn.functional.layer_norm(input, self.shape, eps=self.eps)
+        return torch.addcmul(self.bias.unsqueeze(1), normal, self.weight.unsqueeze(1))
+
+    def member(self, index: int) -> nn.LayerNorm:
+        layer = nn.LayerNorm(self.shape, self.eps, device=self.weight.device, dtype=self.weight.dtype)
+        return _with_weights(layer, self.weight[index], self.bias[index])
+
+
+def stack_members(networks: Sequence[nn.Sequential]) -> nn.Sequential:
+    """One network whose members are these, which must have the same layers."""
+    layers: list[nn.Module] = []
+    for same in zip(*networks, strict=True):
+        if isinstance(same[0], nn.Linear):
+            layers.append(MemberLinear(same))
+        elif isinstance(same[0], nn.LayerNorm):
+            layers.append(MemberLayerNorm(same))
+        else:
+            layers.append(same[0])
+    return nn.Sequential(*layers)
+
+
+def take_member(network: nn.Sequential, index: int) -> nn.Sequential:
+    """One member as a network of its own, with a copy of its weights."""
+    return nn.Sequential(
+        *(layer.member(index) if isinstance(layer, MemberLinear | MemberLayerNorm) else layer for layer in network)
+    )
+
+
+Layer = TypeVar("Layer", Linear, nn.LayerNorm)
+
+
+@torch.no_grad()
+def _with_weights(layer: Layer, weight: Tensor, bias: Tensor) -> Layer:
+    layer.weight.copy_(weight)
+    layer.bias.copy_(bias)
+    return layer
+
+
 def orthogonal_(network: nn.Module) -> None:
-    """Orthogonal weights with gain sqrt(2), zero biases, in every linear layer."""
+    """Orthogonal weights with gain sqrt(2), zero biases, in every linear layer and of every member."""
     for layer in network.modules():
         if isinstance(layer, nn.Linear):
             nn.init.orthogonal_(layer.weight, math.sqrt(2))
+            nn.init.zeros_(layer.bias)
+        elif isinstance(layer, MemberLinear):
+            for weight in layer.weight:
+                nn.init.orthogonal_(weight, math.sqrt(2))
             nn.init.zeros_(layer.bias)
 
 
@@ -48,19 +142,27 @@ class Policy(nn.Module):
         hidden: tuple[int, ...],
         kind: PolicyKind = "gaussian",
         initial_log_std: float = -1.0,
+        *,
+        activation: Activation = "elu",
+        layer_norm: bool = True,
+        members: int | None = None,
     ) -> None:
         super().__init__()
         self.kind, self.actions = kind, actions
-        self.network = perceptron(observations, hidden, 2 * actions if kind == "state_dependent" else actions)
+        outputs = 2 * actions if kind == "state_dependent" else actions
+        self.network = perceptron(
+            observations, hidden, outputs, activation=activation, layer_norm=layer_norm, members=members
+        )
         if kind == "gaussian":
-            self.log_std = nn.Parameter(torch.full((actions,), initial_log_std))
+            shape = (actions,) if members is None else (members, 1, actions)
+            self.log_std = nn.Parameter(torch.full(shape, initial_log_std))
         elif kind == "state_dependent":
             # Begin with the same deviation everywhere; what the weights add to it is learned.
             last = self.network[-1]
-            assert isinstance(last, nn.Linear)
+            assert isinstance(last, nn.Linear | MemberLinear)
             with torch.no_grad():
-                last.weight[actions:] = 0
-                last.bias[actions:] = initial_log_std
+                last.weight[..., actions:, :] = 0
+                last.bias[..., actions:] = initial_log_std
         else:
             orthogonal_(self.network)
 
@@ -85,9 +187,9 @@ class Policy(nn.Module):
 class Critic(nn.Module):
     """Normalised observations to the discounted return that is still to come."""
 
-    def __init__(self, observations: int, hidden: tuple[int, ...]) -> None:
+    def __init__(self, observations: int, hidden: tuple[int, ...], *, members: int | None = None) -> None:
         super().__init__()
-        self.network = perceptron(observations, hidden, 1)
+        self.network = perceptron(observations, hidden, 1, members=members)
         orthogonal_(self.network)
 
     def forward(self, observation: Tensor) -> Tensor:

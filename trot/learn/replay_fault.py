@@ -1,27 +1,72 @@
-"""`trot replay-fault`: what a fault file holds, and what went wrong there."""
+"""`trot replay-fault`: what a fault file holds, run again, and where it went wrong."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from trot.envs.explain_fault import explain_fault
 from trot.envs.fault import load_fault
-from trot.learn.bad_window import explain_offence
+from trot.envs.randomize import Randomize
+from trot.envs.registry import make_env
+from trot.envs.worlds import Worlds
+from trot.learn.algorithms import find_algorithm
+from trot.learn.bad_window import Trace
+from trot.learn.older_runs import upgraded_bad_window
+from trot.learn.saved_settings import settings_from
 
 
 def replay_fault(path: str | os.PathLike[str]) -> str:
     """A world that blew up, or a window whose gradient failed, in words."""
-    saved = _gradient_fault(path)
-    return explain_fault(load_fault(path)) if saved is None else explain_offence(saved)
+    saved = _bad_window(path)
+    return explain_fault(load_fault(path)) if saved is None else explain_bad_window(saved)
 
 
-def _gradient_fault(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+def _bad_window(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     try:
-        saved = torch.load(path, weights_only=True, map_location="cpu")
+        saved = upgraded_bad_window(torch.load(path, weights_only=True, map_location="cpu"))
     except Exception:
         # load_fault() says what is wrong with the file.
         return None
-    return saved if isinstance(saved, dict) and saved.get("offence") == 1 else None
+    return saved if isinstance(saved, dict) and saved.get("bad_window") == 2 else None
+
+
+def explain_bad_window(saved: dict[str, Any]) -> str:
+    """Run the window again, in the precision it happened in and in float64, and say where the gradient breaks."""
+    lines = [f"{saved['task']}: a window of {len(saved['noise'])} steps in {saved['noise'].shape[1]} worlds"]
+    for dtype in dict.fromkeys([saved["noise"].dtype, torch.float64]):
+        lines.append(f"{str(dtype).removeprefix('torch.')}: {_explanation(_run_again(saved, dtype))}")
+    return "\n".join(lines)
+
+
+def _run_again(saved: dict[str, Any], dtype: torch.dtype) -> Trace:
+    given = saved["randomize"]
+    randomize = None if given is None else Randomize(**{name: tuple(bounds) for name, bounds in given.items()})
+    algorithm = find_algorithm(saved["algo"])
+    settings = settings_from(saved["settings"], algorithm.settings, algorithm.label)
+    settings = replace(settings, num_worlds=saved["noise"].shape[1])
+    env = make_env(saved["task"], settings.num_worlds, dtype=dtype, randomize=randomize)
+    learner = algorithm.learner(env, settings, 0)
+    # All but the worlds and where random numbers stand, which the window does not depend on.
+    learner.load_state_dict(saved["learner"], strict=False)
+    env.window_start.copy_(Worlds(**saved["start"]))
+    return learner.run_again(saved["noise"].to(dtype))
+
+
+def _explanation(trace: Trace) -> str:
+    bad_reward = ~trace.reward.isfinite()
+    if bool(bad_reward.any()):
+        step, world = bad_reward.nonzero()[0].tolist()
+        return f"the reward of world {world} is not finite in step {step}"
+    adjoint = trace.adjoint
+    bad = ~adjoint.isfinite()
+    if bool(bad.any()):
+        # Adjoints run backward: the last step that is bad is where it began.
+        step, world = bad.nonzero()[-1].tolist()
+        count = int(bad.any(dim=0).sum())
+        return f"the state adjoint of world {world} stops being finite at step {step}; {count} worlds in all"
+    step, world = divmod(int(adjoint.argmax()), adjoint.shape[1])
+    return f"all adjoints are finite; the largest, {float(adjoint.max()):.3g}, is that of world {world} at step {step}"

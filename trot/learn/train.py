@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Generic, TypeVar
 
 import torch
 import tyro
@@ -13,23 +13,30 @@ import tyro
 from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env, make_task, names_task
-from trot.learn.agent import shac_settings_from
-from trot.learn.algorithms.shac import Shac
-from trot.learn.settings import Algo, Preset, ShacSettings, resolve
-from trot.learn.trainer import Schedule, Trainer, agent_state
+from trot.learn.algorithms import find_algorithm
+from trot.learn.learner import Algorithm, Learner, LearnerSettings
+from trot.learn.older_runs import upgraded_checkpoint
+from trot.learn.saved_settings import settings_from
+from trot.learn.trainer import Schedule, Trainer
 from trot.runs.folder import RunFolder
+
+Settings = TypeVar("Settings", bound=LearnerSettings)
+
+DEFAULT_ALGORITHM = "shac"
 
 
 @dataclass(frozen=True)
-class TrainSettings:
-    """Teach a policy by gradients through the simulation."""
+class TrainSettings(Generic[Settings]):
+    """Teach a policy. `trot algorithms` lists what it can learn by, and each has options of its own."""
 
     task: tyro.conf.Positional[str]
     """One of `trot tasks`, or path/to/file.py:Class."""
-    algo: Algo = "shac"
-    """shac; shac-no-critic: without the value function; bptt: long windows without it."""
-    preset: Preset = "tuned"
-    """tuned: per task; general: the paper's one setting for all tasks."""
+    settings: Annotated[Settings, tyro.conf.OmitArgPrefixes]
+    """The algorithm's."""
+    algo: str = DEFAULT_ALGORITHM
+    """One of `trot algorithms`, or path/to/file.py:NAME."""
+    preset: str = ""
+    """Where the defaults of the options come from; the algorithm's first preset unless given."""
     seed: int = 0
     device: str = "auto"
     """auto takes CUDA where there is a GPU."""
@@ -38,62 +45,78 @@ class TrainSettings:
     name: str | None = None
     """Of the run folder; task, algorithm and seed without it."""
     schedule: Annotated[Schedule, tyro.conf.OmitArgPrefixes] = field(default_factory=Schedule)
-    shac: Annotated[ShacSettings, tyro.conf.OmitArgPrefixes] = field(default_factory=ShacSettings)
     randomize: Randomize = field(default_factory=Randomize)
     """Physics of its own for each world: ranges of factors."""
 
 
-def train(settings: TrainSettings) -> RunFolder:
+def train(settings: TrainSettings[Any]) -> RunFolder:
     """Start a run and see it through."""
-    env = _make_env(settings)
-    shac = Shac(env, settings.shac, settings.seed)
+    algorithm = find_algorithm(settings.algo)
+    learner = _make_learner(algorithm, settings)
+    env = learner.env
     # A file's class gives its name; a colon or a slash has no place in a folder's.
-    name = settings.name or f"{env.task.name.rpartition(':')[2]}-{settings.algo}-{settings.seed}"
-    described = _described(settings, env)
-    run = RunFolder.create(settings.runs, name, described)
+    name = settings.name or f"{env.task.name.rpartition(':')[2]}-{algorithm.name}-{settings.seed}"
+    run = RunFolder.create(settings.runs, name, _described(settings, algorithm, learner))
     print(
         f"{settings.task}, {settings.algo}, seed {settings.seed}, on {env.device}. Run folder: {run.path}", flush=True
     )
-    run.save_checkpoint("initial", {"agent": agent_state(shac.policy, shac.normalizer)})
-    Trainer(run, shac, settings.schedule).run_to_the_end()
+    run.save_checkpoint("initial", {"agent": learner.agent.saved()})
+    Trainer(run, learner, settings.settings.iterations, settings.schedule).run_to_the_end()
     return run
 
 
-def resume(path: Path, device: str = "auto", stop_at: float | None = None) -> RunFolder:
-    """Go on with a run bit for bit as if it had never stopped; with stop_at towards another goal than its own."""
-    run = RunFolder.open(path)
-    saved = run.load_checkpoint("last")
+def resume(path: Path, device: str = "auto", stop_at: float | None = None, iterations: int | None = None) -> RunFolder:
+    """Go on with a run bit for bit as if it had never stopped.
+
+    Towards another goal with stop_at, and to another number of iterations in all with `iterations`: learning rates that
+    fall with the iterations then follow the new number. The run folder remembers both.
+    """
+    run = RunFolder.reopen(path)
+    saved = upgraded_checkpoint(run.load_checkpoint("last"))
     settings = _settings_of(run, device)
-    shac = Shac(_make_env(settings), settings.shac, settings.seed)
-    shac.load_state_dict(saved["learner"])
-    run.truncate_metrics(saved["iteration"])
-    schedule = settings.schedule if stop_at is None else replace(settings.schedule, stop_at=stop_at)
-    if saved["finished"] and (stop_at is None or saved["iteration"] >= settings.shac.iterations):
-        print(f"{run.path} is finished: {saved['iteration']} iterations", flush=True)
+    done = saved["iteration"]
+    if iterations is not None and iterations < done:
+        raise ValueError(f"{run.path} has done {done} iterations already; --iterations is their number in all")
+    if iterations is not None:
+        settings = replace(settings, settings=replace(settings.settings, iterations=iterations))
+    if stop_at is not None:
+        settings = replace(settings, schedule=replace(settings.schedule, stop_at=stop_at))
+    algorithm = find_algorithm(settings.algo)
+    learner = _make_learner(algorithm, settings)
+    learner.load_state_dict(saved["learner"])
+    goes_on = iterations is not None or stop_at is not None
+    if done >= settings.settings.iterations or (saved["finished"] and not goes_on):
+        print(f"{run.path} is finished: {done} iterations. To go on: trot resume {run.path} --iterations N", flush=True)
         return run
-    print(
-        f"{settings.task}: on from iteration {saved['iteration']}, on {shac.device}. Run folder: {run.path}", flush=True
+    run.truncate_metrics(done)
+    run.change_settings(
+        settings=asdict(settings.settings), schedule=asdict(settings.schedule), iterations=settings.settings.iterations
     )
-    Trainer(run, shac, schedule, saved["iteration"], saved["seconds"]).run_to_the_end()
+    print(f"{settings.task}: on from iteration {done}, on {learner.device}. Run folder: {run.path}", flush=True)
+    Trainer(run, learner, settings.settings.iterations, settings.schedule, saved["seconds"]).run_to_the_end()
     return run
 
 
-def parse_settings(arguments: list[str]) -> TrainSettings:
+def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
     """From the command line: task, algorithm and preset choose the defaults of everything else."""
-    if not arguments or arguments[0].startswith("-"):
-        if not {"-h", "--help"} & set(arguments):
-            raise ValueError("the task comes first: trot train ant --seed 1")
-        return tyro.cli(TrainSettings, prog="trot train", args=["--help"])
-    task, *options = arguments
-    if not names_task(task):
+    task = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    if task is None and not {"-h", "--help"} & set(arguments):
+        raise ValueError("the task comes first: trot train ant --seed 1")
+    if task is not None and not names_task(task):
         # Raises, and suggests the nearest name.
         make_task(task)
     first = argparse.ArgumentParser(prog="trot train", add_help=False)
-    first.add_argument("--algo", choices=get_args(Algo), default="shac")
-    first.add_argument("--preset", choices=get_args(Preset), default="tuned")
-    chosen, _ = first.parse_known_args(options)
-    default = TrainSettings(task, chosen.algo, chosen.preset, shac=resolve(task, chosen.algo, chosen.preset))
-    return tyro.cli(TrainSettings, prog="trot train", default=default, args=arguments)
+    first.add_argument("--algo", default=DEFAULT_ALGORITHM)
+    first.add_argument("--preset", default=None)
+    chosen, _ = first.parse_known_args(arguments)
+    algorithm = find_algorithm(chosen.algo)
+    preset = chosen.preset or algorithm.default_preset
+    default = TrainSettings(task or "", algorithm.resolve(task or "", preset), chosen.algo, preset)
+    kind = TrainSettings[algorithm.settings]  # type: ignore[name-defined]
+    description = f"Teach a policy by {algorithm.label}: {algorithm.summary}. Presets: {', '.join(algorithm.presets)}."
+    if task is None:
+        return tyro.cli(kind, prog="trot train", description=description, args=["--help"])
+    return tyro.cli(kind, prog="trot train", description=description, default=default, args=arguments)
 
 
 def choose_device(device: str) -> str:
@@ -103,40 +126,45 @@ def choose_device(device: str) -> str:
     return device
 
 
-def _make_env(settings: TrainSettings) -> Env:
+def _make_learner(algorithm: Algorithm, settings: TrainSettings[Any]) -> Learner:
+    return algorithm.learner(_make_env(settings), settings.settings, settings.seed)
+
+
+def _make_env(settings: TrainSettings[Any]) -> Env:
     randomize = None if settings.randomize == Randomize() else settings.randomize
     device = choose_device(settings.device)
-    return make_env(settings.task, settings.shac.num_worlds, device, settings.seed, randomize=randomize)
+    return make_env(settings.task, settings.settings.num_worlds, device, settings.seed, randomize=randomize)
 
 
-def _described(settings: TrainSettings, env: Env) -> dict[str, Any]:
+def _described(settings: TrainSettings[Any], algorithm: Algorithm, learner: Learner) -> dict[str, Any]:
     """Everything resolved, as settings.json keeps it."""
     return {
         "task": settings.task,
         "algo": settings.algo,
-        "preset": settings.preset,
+        "label": algorithm.label,
+        "preset": settings.preset or algorithm.default_preset,
         "seed": settings.seed,
-        "device": env.device.type,
-        "iterations": settings.shac.iterations,
-        "num_observations": env.num_observations,
-        "num_actions": env.num_actions,
+        "device": learner.device.type,
+        "iterations": settings.settings.iterations,
+        "agent": learner.agent.described(),
         "schedule": asdict(settings.schedule),
-        "shac": asdict(settings.shac),
+        "settings": asdict(settings.settings),
         "randomize": asdict(settings.randomize),
     }
 
 
-def _settings_of(run: RunFolder, device: str) -> TrainSettings:
+def _settings_of(run: RunFolder, device: str) -> TrainSettings[Any]:
     given = run.settings
     try:
+        algorithm = find_algorithm(given["algo"])
         return TrainSettings(
             task=given["task"],
+            settings=settings_from(given["settings"], algorithm.settings, algorithm.label),
             algo=given["algo"],
             preset=given["preset"],
             seed=given["seed"],
             device=given["device"] if device == "auto" else device,
             schedule=Schedule(**given["schedule"]),
-            shac=shac_settings_from(given["shac"]),
             randomize=Randomize(**{name: tuple(bounds) for name, bounds in given["randomize"].items()}),
         )
     except (KeyError, TypeError) as error:

@@ -9,15 +9,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from trot.learn.algorithms.shac import METRICS, STEEP, Shac
-from trot.learn.bad_window import save_offence
 from trot.learn.capture import fast_phases
-from trot.learn.normalizer import Normalizer
+from trot.learn.learner import Learner
 from trot.learn.tensorboard import open_writer
 from trot.learn.torch_threads import one_torch_thread
 from trot.progress import Progress
@@ -54,18 +51,18 @@ class Trainer:
     """Runs iterations until the last one, and leaves a run folder that can be resumed from at any moment."""
 
     def __init__(
-        self, run: RunFolder, shac: Shac, schedule: Schedule, iteration: int = 0, seconds: float = 0.0
+        self, run: RunFolder, learner: Learner, iterations: int, schedule: Schedule, seconds: float = 0.0
     ) -> None:
-        self.run, self.shac, self.schedule = run, shac, schedule
-        self.iteration = iteration
-        self.total = shac.settings.iterations
-        self.steps_per_iteration = shac.settings.horizon * shac.settings.num_worlds
-        self.phases = fast_phases(shac)
-        self.look_every = LOOK_EVERY if shac.device.type == "cuda" else 1
-        self.unseen: list[Tensor] = []
+        self.run, self.learner, self.schedule = run, learner, schedule
+        self.iteration, self.total = int(learner.iteration), iterations
+        self.phases = fast_phases(learner)
+        self.columns = learner.all_columns()
+        self.look_every = LOOK_EVERY if learner.device.type == "cuda" else 1
+        self.unseen: list[tuple[Tensor, Tensor]] = []
+        """Steps and metrics of iterations that nobody has looked at yet."""
         self.unwritten: list[Row] = []
         self.last_row: Row = {}
-        self.best_saved = float(shac.best_return)
+        self.best_saved = float(learner.best.mean_return)
         self.began = time.monotonic() - seconds
         self.written = time.monotonic()
         self.interrupted = False
@@ -89,7 +86,7 @@ class Trainer:
         for phase in self.phases.values():
             phase()
         self.iteration += 1
-        self.unseen.append(self.shac.metrics.clone())
+        self.unseen.append((self.learner.steps.clone(), self.learner.metrics.clone()))
         due = self.iteration % self.schedule.save_every == 0 or self.iteration % self.schedule.keep_every == 0
         last = self.iteration >= self.total
         if due or last or self.interrupted or len(self.unseen) >= self.look_every:
@@ -102,24 +99,24 @@ class Trainer:
 
     def _look(self) -> bool:
         """Fetch the metrics of the iterations since the last look; True where the run has reached its goal."""
-        fetched = torch.stack(self.unseen).tolist()
-        first = self.iteration - len(fetched) + 1
+        steps, metrics = (torch.stack(kept).tolist() for kept in zip(*self.unseen, strict=True))
+        first = self.iteration - len(steps) + 1
         seconds = time.monotonic() - self.began
-        for iteration, values in enumerate(fetched, first):
+        for iteration, taken, values in zip(range(first, self.iteration + 1), steps, metrics, strict=True):
             self.last_row = {
                 "iteration": iteration,
-                "steps": iteration * self.steps_per_iteration,
+                "steps": taken,
                 "seconds": round(seconds, 3),
-                **dict(zip(METRICS, values, strict=True)),
+                **dict(zip(self.columns, values, strict=True)),
             }
             self.unwritten.append(self.last_row)
         self.unseen.clear()
         if self.last_row["stopped"]:
             self._write()
-            raise GradientError(self._offence())
+            raise GradientError(self._failure())
         self.progress.update(self.iteration, self._shown(seconds), self._warning())
         goal = self.schedule.stop_at
-        enough = self.last_row["episodes"] >= self.shac.settings.num_worlds
+        enough = self.last_row["episodes"] >= self.learner.env.num_worlds
         return goal is not None and enough and self.last_row["episode_return"] >= goal
 
     def _write(self) -> None:
@@ -131,13 +128,13 @@ class Trainer:
         self.written = time.monotonic()
         best = float(self.last_row.get("best_return", -torch.inf))
         if best > self.best_saved:
-            self.run.save_checkpoint("best", {"agent": agent_state(self.shac.best_policy, self.shac.best_normalizer)})
+            self.run.save_checkpoint("best", {"agent": self.learner.best.agent.saved()})
             self.best_saved = best
 
     def _save(self, finished: bool) -> None:
         content = {
-            "agent": agent_state(self.shac.policy, self.shac.normalizer),
-            "learner": self.shac.state_dict(),
+            "agent": self.learner.agent.saved(),
+            "learner": self.learner.state_dict(),
             "iteration": self.iteration,
             "seconds": time.monotonic() - self.began,
             "finished": finished,
@@ -151,23 +148,23 @@ class Trainer:
         return {
             "return": row["episode_return"] if row["episodes"] else "-",
             "length": row["episode_length"] if row["episodes"] else "-",
-            "value loss": row["value_loss"],
-            "gradient": row["gradient_norm"],
+            **{label: row[column] for label, column in self.learner.shown.items()},
             "steps/s": row["steps"] / max(seconds, 1e-9),
         }
 
     def _warning(self) -> str | None:
-        steep, faults = self.last_row["steep_worlds"], self.last_row["faults"]
-        if faults:
-            return f"{faults:.0f} worlds blew up so far"
-        # Some steep worlds are the normal price of contact; where most are, the window is too long or the robot stiff.
-        return f"{steep:.0%} of worlds have an adjoint above {STEEP:g}" if steep > 0.5 else None
+        faults = self.last_row["faults"]
+        return f"{faults:.0f} worlds blew up so far" if faults else self.learner.warning(self.last_row)
 
-    def _offence(self) -> str:
-        path = save_offence(self.run, self.shac)
+    def _failure(self) -> str:
+        what = f"{self.iteration} or shortly before; nothing was learned from it"
+        kept = self.learner.bad_window
+        if kept is None:
+            return f"learning met a number that is not finite in iteration {what}. Checkpoints from before are kept"
+        path = kept.save(self.run, self.learner.env, self.learner.state_dict())
         return (
-            f"the policy's gradient became non-finite in iteration {self.iteration} or shortly before; nothing was "
-            f"learned from it. The window is kept in {path}; run it again: trot replay-fault {path}"
+            f"the policy's gradient became non-finite in iteration {what}. The window is kept in {path}; run it again: "
+            f"trot replay-fault {path}"
         )
 
     def _summary(self) -> str:
@@ -195,11 +192,3 @@ class Trainer:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
-
-
-def agent_state(policy: nn.Module, normalizer: Normalizer) -> dict[str, Any]:
-    """What it takes to act, on the CPU."""
-    return {
-        name: {key: tensor.detach().cpu().clone() for key, tensor in module.state_dict().items()}
-        for name, module in (("policy", policy), ("normalizer", normalizer))
-    }

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from trot.atomic import remove_abandoned, replacing
 from trot.machine import describe_machine
+from trot.runs.older_settings import upgraded_settings
 
 if TYPE_CHECKING:
     import torch
@@ -57,16 +58,30 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
-        """An existing run, to read or to go on with."""
+        """An existing run, to read. Nothing in the folder changes."""
         path = Path(path)
         if not path.exists():
             raise FileNotFoundError(f"no such run folder: '{path}'")
         if not path.is_dir():
             raise ValueError(f"'{path}' is a file, not a run folder")
-        settings = _read_settings(path)
-        for folder in (path, path / CHECKPOINTS):
+        return cls(path, upgraded_settings(_read_settings(path)))
+
+    @classmethod
+    def reopen(cls, path: str | os.PathLike[str]) -> RunFolder:
+        """An existing run, to go on with. What killed writers left behind is cleared away."""
+        run = cls.open(path)
+        for folder in (run.path, run.path / CHECKPOINTS):
             remove_abandoned(folder)
-        return cls(path, settings)
+        return run
+
+    def change_settings(self, **changes: Any) -> None:
+        """Write settings.json anew where one of these differs from what it says."""
+        changed = json.loads(json.dumps({**self.settings, **changes}))
+        if changed == self.settings:
+            return
+        with replacing(self.path / SETTINGS) as file:
+            file.write((json.dumps(changed, indent=2, ensure_ascii=False) + "\n").encode())
+        self.settings = changed
 
     def append_metrics(self, rows: Sequence[dict[str, float | int]]) -> None:
         """Add rows to metrics.csv; they are on the disk when this returns."""

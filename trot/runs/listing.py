@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -31,11 +32,13 @@ class RunSummary:
     best_return: float | None = None
     seconds: float | None = None
     """The last row's `seconds`."""
+    goal_met: bool = False
+    """Whether it ended before, because its episodes returned what was asked for."""
     problem: str | None = None
 
     @property
     def finished(self) -> bool:
-        return self.planned_iterations is not None and self.iterations >= self.planned_iterations
+        return self.goal_met or (self.planned_iterations is not None and self.iterations >= self.planned_iterations)
 
 
 def list_command(arguments: list[str]) -> int:
@@ -93,9 +96,21 @@ def _summary(path: Path) -> RunSummary:
             planned_iterations=planned if isinstance(planned, int) else None,
             best_return=run.best_return(),
             seconds=last.get("seconds"),
+            goal_met=_goal_met(settings, last),
         )
     except (OSError, ValueError) as error:
         return RunSummary(path, problem=str(error))
+
+
+def _goal_met(settings: dict[str, Any], last: dict[str, float]) -> bool:
+    """As the training itself decides: by the mean return, once as many episodes have ended as there are worlds."""
+    schedule, own = settings.get("schedule"), settings.get("settings")
+    if not isinstance(schedule, dict) or not isinstance(own, dict):
+        return False
+    goal, worlds = schedule.get("stop_at"), own.get("num_worlds")
+    if not isinstance(goal, int | float) or not isinstance(worlds, int):
+        return False
+    return last.get("episodes", 0.0) >= worlds and last.get("episode_return", -math.inf) >= goal
 
 
 def _place(run: RunSummary) -> tuple[bool, str, str, int, int, str]:

@@ -1,0 +1,50 @@
+"""The algorithms by name, and your own by file: `my_algorithm.py:MINE`. Each is loaded when it is asked for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import TYPE_CHECKING
+
+from trot.own_file import load_own_file, names_file
+
+if TYPE_CHECKING:
+    from trot.learn.learner import Algorithm
+
+ALGORITHMS = {
+    "shac": "trot.learn.algorithms.shac:SHAC",
+    "shac-no-critic": "trot.learn.algorithms.shac:NO_CRITIC",
+    "bptt": "trot.learn.algorithms.shac:BPTT",
+}
+
+
+def find_algorithm(name: str) -> Algorithm:
+    """One of ALGORITHMS, or the NAME of `path/to/file.py:NAME`."""
+    from trot.learn.learner import Algorithm
+
+    if name in ALGORITHMS:
+        module_name, _, wanted = ALGORITHMS[name].partition(":")
+        module = importlib.import_module(module_name)
+    elif names_file(name):
+        module, wanted = load_own_file(name, "algorithm")
+    else:
+        nearest = difflib.get_close_matches(name, ALGORITHMS, n=1)
+        hint = f" Did you mean {nearest[0]}?" if nearest else ""
+        raise ValueError(
+            f"there is no algorithm '{name}'.{hint} There are: {', '.join(ALGORITHMS)}; your own is "
+            "path/to/file.py:NAME"
+        )
+    found = getattr(module, wanted, None)
+    if not isinstance(found, Algorithm):
+        here = [key for key, value in vars(module).items() if isinstance(value, Algorithm)]
+        raise ValueError(f"{name.rpartition(':')[0]} has no algorithm '{wanted}'; it has: {', '.join(here) or 'none'}")
+    return found
+
+
+def print_algorithms() -> None:
+    """One line per algorithm."""
+    print(f"{'algorithm':<16}{'presets':<18}what it does")
+    for name in ALGORITHMS:
+        found = find_algorithm(name)
+        print(f"{name:<16}{', '.join(found.presets):<18}{found.label}: {found.summary}")
+    print("Options of one: trot train ant --algo bptt --help. Your own: path/to/file.py:NAME (docs/add_algorithm.md)")

@@ -6,51 +6,93 @@ One iteration, top to bottom in this file:
                     and policy; the target critic values what lies beyond the window
     improve_policy  one backward pass, clip, one step of Adam
     fit_critic      TD(lambda) targets from the window's rewards; some passes of mini-batches
-    finish          statistics, the best policy so far, target critic, one row of metrics
+    finish          normaliser, target critic, one row of metrics
 
-No part asks the device for an answer, so that on CUDA each is captured in a graph once and then replayed
-(graphs.py). All that lasts from one iteration to the next lives in tensors that are changed in place.
+Without the critic, and with long windows, it is back-propagation through time. No part asks the device for an answer,
+so that on CUDA each is captured in a graph once and then replayed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from trot.envs.env import Env
-from trot.learn.networks import Critic, Policy, move_towards
-from trot.learn.normalizer import Normalizer
-from trot.learn.returns import finished_returns, policy_loss, td_lambda
-from trot.learn.settings import ShacSettings
-from trot.learn.torch_threads import one_torch_thread, threads_for_batches
+from trot.learn.agent import AgentDescription
+from trot.learn.bad_window import BadWindow, Trace
+from trot.learn.episodes import BestAgent
+from trot.learn.gradient_health import STEEP
+from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase, require_at_least_one
+from trot.learn.networks import Critic, Policy, PolicyKind, move_towards
+from trot.learn.optimizer import Adam, clip_
+from trot.learn.returns import policy_loss, td_lambda
+from trot.learn.torch_threads import threads_for_batches
 from trot.sim.state import State
 
-RETURN_WINDOW = 100
-"""Finished episodes that the reported return is a mean of, about."""
 
-STEEP = 1e3
-"""A world whose state adjoint exceeds this has a gradient that chaos or stiffness has taken over."""
+@dataclass(frozen=True)
+class ShacSettings(LearnerSettings):
+    """Defaults are the paper's one general setting; TUNED holds what differs per task."""
 
-METRICS = (
-    "episode_return",
-    "episode_length",
-    "episodes",
-    "reward",
-    "policy_loss",
-    "value_loss",
-    "gradient_norm",
-    "adjoint_first",
-    "adjoint_median",
-    "adjoint_last",
-    "steep_worlds",
-    "faults",
-    "best_return",
-    "stopped",
-)
+    horizon: int = 32
+    """Steps of a window, through which gradients flow. Each window is followed by one step of the policy."""
+    gamma: float = 0.99
+    """Discount per step."""
+    actor_lr: float = 2e-3
+    """Learning rate of the policy, at the start."""
+    critic_lr: float = 5e-4
+    """Learning rate of the value function, at the start."""
+    final_lr: float = 1e-5
+    """Both fall linearly to this."""
+    lr_decay: bool = True
+    """Off: learning rates stay as they are."""
+    adam_betas: tuple[float, float] = (0.7, 0.95)
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this norm, policy and value function alike."""
+    critic: bool = True
+    """Off: windows end without a value function; with long windows that is BPTT."""
+    td_lambda: float = 0.95
+    """Mixes long returns (1) with one-step ones (0) in the targets of the value function."""
+    critic_passes: int = 16
+    """Passes over a window's data, in each iteration."""
+    critic_batches: int = 4
+    """Mini-batches of a pass: consecutive blocks of steps."""
+    target_keep: float = 0.995
+    """Share of itself that the target critic keeps in each iteration."""
+    normalize_observations: bool = True
+    policy: PolicyKind = "gaussian"
+    """gaussian: one deviation per action; state_dependent: the network gives it; deterministic: none."""
+    initial_log_std: float = -1.0
+    actor_hidden: tuple[int, ...] = (128, 64, 32)
+    critic_hidden: tuple[int, ...] = (64, 64)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least_one(self, "horizon", "critic_passes", "critic_batches")
+        if self.critic and self.horizon % self.critic_batches:
+            raise ValueError(f"horizon {self.horizon} does not split into critic_batches {self.critic_batches}")
+        for name in ("gamma", "td_lambda", "target_keep"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
+        for name in ("actor_lr", "critic_lr", "final_lr", "max_grad_norm"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if self.policy not in get_args(PolicyKind):
+            raise ValueError(f"policy must be one of {', '.join(get_args(PolicyKind))}, not '{self.policy}'")
+
+    def agent(self, env: Env) -> AgentDescription:
+        return AgentDescription(
+            num_observations=env.num_observations,
+            num_actions=env.num_actions,
+            hidden=self.actor_hidden,
+            kind=self.policy,
+            initial_log_std=self.initial_log_std,
+            normalize=self.normalize_observations,
+        )
 
 
 @dataclass
@@ -87,80 +129,68 @@ class Adjoints:
         found = torch.autograd.grad(window.loss, [*window.actions, *joint_q, *joint_qd], materialize_grads=True)
         return cls(*(torch.stack(found[first : first + steps]) for first in (0, steps, 2 * steps)))
 
-    def state_norms(self) -> Tensor:
-        """(horizon, worlds) of the gradient by each world's state."""
-        return (self.joint_q.square().sum(dim=2) + self.joint_qd.square().sum(dim=2)).sqrt()
+    def state_norms(self, reward: Tensor) -> Tensor:
+        """(horizon, worlds) of the gradient by each world's state; of its own return, not of the mean over all."""
+        return (self.joint_q.square().sum(dim=2) + self.joint_qd.square().sum(dim=2)).sqrt() * reward.numel()
 
 
-class Shac:
+class Shac(Learner):
     """Policy, value functions and the worlds they learn in."""
 
+    columns = (
+        "policy_loss",
+        "value_loss",
+        "gradient_norm",
+        "adjoint_first",
+        "adjoint_median",
+        "adjoint_last",
+        "steep_worlds",
+    )
+    shown = {"value loss": "value_loss", "gradient": "gradient_norm"}  # noqa: RUF012
+    bad_window: BadWindow
+
     def __init__(self, env: Env, settings: ShacSettings, seed: int = 0) -> None:
-        if env.num_worlds != settings.num_worlds:
-            raise ValueError(f"the environment has {env.num_worlds} worlds, the settings say {settings.num_worlds}")
-        self.env, self.settings = env, settings
-        self.device = env.device
-        observations, actions = env.num_observations, env.num_actions
-        with torch.random.fork_rng(devices=[]), one_torch_thread():
-            torch.default_generator.manual_seed(seed)
-            self.policy, self.best_policy = (self._new_policy() for _ in range(2))
-            self.critic, self.target_critic = (self._new_critic() for _ in range(2))
-        for copy, original in ((self.best_policy, self.policy), (self.target_critic, self.critic)):
+        super().__init__(env, settings, seed)
+        self.settings = settings
+        with self.seeded():
+            self.agent, best = (settings.agent(env).build(self.device, env.dtype) for _ in range(2))
+            self.critic, self.target_critic = (
+                Critic(env.num_observations, settings.critic_hidden).to(self.device, env.dtype) for _ in range(2)
+            )
+        for copy, original in ((best, self.agent), (self.target_critic, self.critic)):
             copy.load_state_dict(original.state_dict())
             copy.requires_grad_(False)
-        self.normalizer, self.best_normalizer = (Normalizer(observations).to(self.device) for _ in range(2))
+        self.best = BestAgent(best, self.episodes.mean_return)
         self._policy_parameters: list[Tensor] = list(self.policy.parameters())
         self._critic_parameters: list[Tensor] = list(self.critic.parameters())
         self._critic_before = [parameter.detach().clone() for parameter in self._critic_parameters]
-        self.policy_optimizer = _adam(self.policy, settings)
-        self.critic_optimizer = _adam(self.critic, settings)
-        # Another stream of numbers than the starts of episodes, which come from the environment's own.
-        self.generator = torch.Generator(self.device).manual_seed(seed + 1_000_003)
+        self.policy_optimizer = Adam(self._policy_parameters, settings.adam_betas)
+        self.critic_optimizer = Adam(self._critic_parameters, settings.adam_betas)
+        self.bad_window = BadWindow(env, settings.horizon)
 
-        def zero(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=env.dtype, device=self.device)
+    @property
+    def policy(self) -> Policy:
+        return self.agent.policy
 
-        self.iteration = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.collected, self.age = zero(env.num_worlds), zero(env.num_worlds)
-        self.mean_return, self.mean_length, self.episodes = zero(), zero(), zero()
-        self.best_return = torch.full_like(self.mean_return, -torch.inf)
-        self.stopped = torch.zeros((), dtype=torch.bool, device=self.device)
-        self.metrics = zero(len(METRICS))
-        self.offending_noise = zero(settings.horizon, env.num_worlds, actions)
-        env.reset()
-        self.start = env.worlds.clone()
-        self.offending_start = env.worlds.clone()
-        env.worlds = self.start
-
-    def _new_policy(self) -> Policy:
-        env, settings = self.env, self.settings
-        policy = Policy(
-            env.num_observations, env.num_actions, settings.actor_hidden, settings.policy, settings.initial_log_std
+    def phases(self) -> tuple[Phase, ...]:
+        return (
+            Phase("rollout", self.rollout),
+            Phase("backward", self.improve_policy),
+            Phase("critic", self.fit_critic, beside_last=True),
+            Phase("other", self.finish),
         )
-        return policy.to(self.device, env.dtype)
-
-    def _new_critic(self) -> Critic:
-        return Critic(self.env.num_observations, self.settings.critic_hidden).to(self.device, self.env.dtype)
-
-    def iterate(self) -> None:
-        """One iteration. The result is in the networks and in self.metrics."""
-        self.rollout()
-        self.improve_policy()
-        self.fit_critic()
-        self.finish()
 
     def rollout(self, noise: Tensor | None = None) -> None:
         """Act through a window, and work out what the policy is to minimise. Noise is drawn unless it is given."""
         env, settings = self.env, self.settings
-        env.worlds = self.start
         # Gradients run along states, observations and actions. The weights join in policy_gradient().
         self.policy.requires_grad_(False)
-        observation = env.detach().requires_grad_()
+        observation = env.begin_window().requires_grad_()
         if noise is None:
-            shape = self.offending_noise.shape
+            shape = self.bad_window.noise.shape
             noise = torch.randn(shape, generator=self.generator, dtype=env.dtype, device=self.device)
         self.noise = noise
-        shift, scale = self._normalization()
+        shift, scale = self.agent.normalization(env.dtype)
         inputs, actions, seen, moves = [], [], [observation], []
         for sample in noise:
             inputs.append((observation - shift) * scale)
@@ -194,31 +224,28 @@ class Shac:
     def improve_policy(self) -> None:
         """Follow the gradient of the window's return."""
         gradients = self.policy_gradient()
-        self.gradient_norm = _clip(gradients, self.settings.max_grad_norm)
+        self.gradient_norm = clip_(gradients, self.settings.max_grad_norm)
         # A gradient that is not finite stops the run: from here on the policy keeps its weights, and in finish() the
         # critic does.
         first_bad = ~self.gradient_norm.isfinite() & ~self.stopped
         self.stopped |= first_bad
-        self._remember_offence(first_bad)
-        rate = torch.where(self.stopped, 0.0, self._learning_rate(self.settings.actor_lr))
-        self.policy_optimizer.param_groups[0]["lr"].copy_(rate)
-        for parameter, gradient in zip(self._policy_parameters, gradients, strict=True):
-            parameter.grad = gradient.masked_fill_(self.stopped, 0.0)
-        self.policy_optimizer.step()
+        self.bad_window.remember(first_bad, self.noise, self.env.window_start)
+        self.policy_optimizer.rate.copy_(torch.where(self.stopped, 0.0, self._learning_rate(self.settings.actor_lr)))
+        self.policy_optimizer.step([gradient.masked_fill_(self.stopped, 0.0) for gradient in gradients])
 
     def fit_critic(self) -> None:
         """Regress the value function on targets that the window's rewards and the target critic give.
 
-        Nothing here depends on improve_policy() or the other way round: on a GPU they run side by side.
+        Nothing here depends on improve_policy() or the other way round.
         """
         settings, window = self.settings, self.window
-        self.value_loss = torch.zeros_like(self.mean_return)
+        self.value_loss = torch.zeros_like(self.episodes.mean_return)
         if not settings.critic:
             return
         with torch.no_grad():
             targets = td_lambda(window.reward, window.next_value, window.done, settings.gamma, settings.td_lambda)
             torch._foreach_copy_(self._critic_before, self._critic_parameters)
-        self.critic_optimizer.param_groups[0]["lr"].copy_(self._learning_rate(settings.critic_lr))
+        self.critic_optimizer.rate.copy_(self._learning_rate(settings.critic_lr))
         batches = list(
             zip(window.inputs.chunk(settings.critic_batches), targets.chunk(settings.critic_batches), strict=True)
         )
@@ -231,70 +258,22 @@ class Shac:
     def _critic_step(self, inputs: Tensor, target: Tensor) -> Tensor:
         loss = torch.nn.functional.mse_loss(self.critic(inputs), target)
         gradients = list(torch.autograd.grad(loss, self._critic_parameters))
-        _clip(gradients, self.settings.max_grad_norm)
-        for parameter, gradient in zip(self._critic_parameters, gradients, strict=True):
-            parameter.grad = gradient
-        self.critic_optimizer.step()
+        clip_(gradients, self.settings.max_grad_norm)
+        self.critic_optimizer.step(gradients)
         return loss.detach()
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Count episodes, keep the best policy, move the target critic, and write down how it went."""
-        window, env = self.window, self.env
-        self.normalizer.update(torch.stack(window.seen))
-        self._count_episodes(window.reward, window.done)
-        improved = (self.mean_return > self.best_return) & (self.episodes > 0) & ~self.stopped
-        self.best_return.copy_(torch.where(improved, self.mean_return, self.best_return))
-        for best, now in ((self.best_policy, self.policy), (self.best_normalizer, self.normalizer)):
-            for kept, current in zip(_tensors(best), _tensors(now), strict=True):
-                kept.copy_(torch.where(improved, current, kept))
+        """Learn what observations look like, move the target critic, and write down how it went."""
+        window = self.window
+        self.agent.normalizer.update(torch.stack(window.seen))
         if self.settings.critic:
             for before, after in zip(self._critic_before, self._critic_parameters, strict=True):
                 after.copy_(torch.where(self.stopped, before, after))
             move_towards(self.target_critic, self.critic, self.settings.target_keep)
-        self._write_metrics(window)
-        self.iteration += 1
-        self.start.copy_(env.worlds)
-        env.worlds = self.start
-
-    def _normalization(self) -> tuple[Tensor, Tensor]:
-        if self.settings.normalize_observations:
-            return self.normalizer.affine(self.env.dtype)
-        return torch.zeros((), device=self.device), torch.ones((), device=self.device)
-
-    def _learning_rate(self, initial: float) -> Tensor:
-        settings = self.settings
-        share = (self.iteration / settings.iterations).clamp(max=1) if settings.lr_decay else self.iteration * 0
-        return initial + (settings.final_lr - initial) * share
-
-    def _remember_offence(self, first_bad: Tensor) -> None:
-        """Keep what the window began from and its noise, to run it again."""
-        self.offending_noise.copy_(torch.where(first_bad, self.noise, self.offending_noise))
-        for name, kept in self.offending_start.tensors().items():
-            kept.copy_(torch.where(first_bad, getattr(self.start, name), kept))
-
-    def _count_episodes(self, reward: Tensor, done: Tensor) -> None:
-        """Running means of return and length: about the last hundred episodes count."""
-        returns, collected = finished_returns(reward, done, self.collected)
-        lengths, age = finished_returns(torch.ones_like(reward), done, self.age)
-        self.collected.copy_(collected)
-        self.age.copy_(age)
-        count = done.sum().to(reward.dtype)
-        new = count.clamp(max=RETURN_WINDOW)
-        old = torch.minimum(RETURN_WINDOW - new, self.episodes)
-        for mean, values in ((self.mean_return, returns), (self.mean_length, lengths)):
-            batch_mean = torch.where(done, values, 0.0).sum() / count.clamp(min=1)
-            mean.copy_(torch.where(count > 0, (old * mean + new * batch_mean) / (old + new).clamp(min=1), mean))
-        self.episodes += count
-
-    def _write_metrics(self, window: Window) -> None:
-        adjoint = self.adjoints.state_norms() * window.reward.numel()
+        adjoint = self.adjoints.state_norms(window.reward)
         steps = adjoint.mean(dim=1)
-        row = {
-            "episode_return": self.mean_return,
-            "episode_length": self.mean_length,
-            "episodes": self.episodes,
-            "reward": window.reward.mean(),
+        columns = {
             "policy_loss": window.loss,
             "value_loss": self.value_loss,
             "gradient_norm": self.gradient_norm,
@@ -302,78 +281,103 @@ class Shac:
             "adjoint_median": steps.median(),
             "adjoint_last": steps[-1],
             "steep_worlds": (adjoint > STEEP).any(dim=0).to(adjoint.dtype).mean(),
-            "faults": self.env.worlds.faults.sum().to(adjoint.dtype),
-            "best_return": self.best_return,
-            "stopped": self.stopped.to(adjoint.dtype),
         }
-        self.metrics.copy_(torch.stack([row[name].detach() for name in METRICS]))
+        self.conclude(window.reward, window.done, columns)
 
-    def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Everything that lasts from one iteration to the next, but for the environment and the generators."""
-        modules = {
-            "policy": self.policy,
-            "critic": self.critic,
-            "target_critic": self.target_critic,
-            "normalizer": self.normalizer,
-            "best_policy": self.best_policy,
-            "best_normalizer": self.best_normalizer,
-        }
-        for name, module in modules.items():
-            for key, tensor in module.state_dict(keep_vars=True).items():
-                yield f"{name}.{key}", tensor
-        for name, optimizer in (("policy", self.policy_optimizer), ("critic", self.critic_optimizer)):
-            for index, state in enumerate(optimizer.state.values()):
-                for key, tensor in state.items():
-                    yield f"{name}_optimizer.{index}.{key}", tensor
-        for name in (
-            "iteration", "collected", "age", "mean_return", "mean_length", "episodes", "best_return", "stopped",
-            "offending_noise",
-        ):  # fmt: skip
-            yield name, getattr(self, name)
-        for name, tensor in self.offending_start.tensors().items():
-            yield f"offending_start.{name}", tensor
+    def _learning_rate(self, initial: float) -> Tensor:
+        settings = self.settings
+        share = (self.iteration / settings.iterations).clamp(max=1) if settings.lr_decay else self.iteration * 0
+        return initial + (settings.final_lr - initial) * share
 
-    def state_dict(self) -> dict[str, Any]:
-        """A copy of everything, on the CPU: with it a run goes on bit for bit."""
-        return {
-            "tensors": {name: tensor.detach().cpu().clone() for name, tensor in self.named_tensors()},
-            "env": self.env.get_state(),
-            "generator": self.generator.get_state(),
-        }
+    def warning(self, row: Mapping[str, float]) -> str | None:
+        # Some steep worlds are the normal price of contact; where most are, the window is too long or the robot stiff.
+        steep = row["steep_worlds"]
+        return f"{steep:.0%} of worlds have an adjoint above {STEEP:g}" if steep > 0.5 else None
 
-    @torch.no_grad()
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Overwrite everything in place."""
-        for name, tensor in self.named_tensors():
-            tensor.copy_(saved["tensors"][name])
-        self.env.set_state(saved["env"])
-        self.start.copy_(self.env.worlds)
-        self.env.worlds = self.start
-        self.generator.set_state(saved["generator"].cpu())
+    def run_again(self, noise: Tensor) -> Trace:
+        self.rollout(noise)
+        return Trace(self.window.reward.detach(), Adjoints.of(self.window).state_norms(self.window.reward))
+
+    def forget(self) -> None:
+        del self.window
 
 
-def _adam(network: torch.nn.Module, settings: ShacSettings) -> torch.optim.Adam:
-    """With a learning rate that is a tensor, and its state made at once: both can then be changed in place."""
-    parameters = list(network.parameters())
-    rate = torch.zeros((), device=parameters[0].device)
-    optimizer = torch.optim.Adam(
-        parameters, lr=rate, betas=settings.adam_betas, fused=True, capturable=parameters[0].is_cuda
-    )
-    for parameter in parameters:
-        parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
-    for state in optimizer.state.values():
-        for tensor in state.values():
-            tensor.zero_()
-    return optimizer
+# What is tuned per task.
+
+WIDE: dict[str, Any] = {"actor_hidden": (256, 128), "critic_hidden": (128, 128)}
+WIDEST: dict[str, Any] = {"actor_hidden": (512, 256), "critic_hidden": (256, 256)}
+SMALL: dict[str, Any] = {"actor_hidden": (64, 64), "critic_hidden": (64, 64)}
+
+NETWORKS: dict[str, dict[str, Any]] = {"cartpole": SMALL, "humanoid": WIDE, "muscle_humanoid": WIDEST}
+"""Sizes are a matter of the robot, and the same for every algorithm and preset."""
+
+TUNED: dict[str, dict[str, Any]] = {
+    "cartpole": {"actor_lr": 1e-2, "critic_lr": 1e-3, "target_keep": 0.2, "iterations": 500},
+    "hopper": {"num_worlds": 256, "critic_lr": 2e-4, "target_keep": 0.2},
+    "half_cheetah": {"critic_lr": 2e-3, "target_keep": 0.2},
+    "ant": {"critic_lr": 2e-3, "target_keep": 0.2},
+    "humanoid": {},
+    "muscle_humanoid": {},
+}
+"""SHAC, by task: what differs from the general setting."""
+
+OWN_TASK: dict[str, Any] = {"critic_lr": 2e-3, "target_keep": 0.2}
+"""What serves the Ant serves most robots with motors better than the general setting."""
+
+LONG_WINDOWS: dict[str, Any] = {"critic": False, "horizon": 128, "num_worlds": 32}
+LONG_WINDOWS_TUNED: dict[str, dict[str, Any]] = {
+    "cartpole": {
+        "horizon": 64,
+        "num_worlds": 64,
+        "actor_lr": 1e-2,
+        "normalize_observations": False,
+        "iterations": 500,
+    },
+    "hopper": {"actor_lr": 1e-3},
+    "ant": {"actor_lr": 4e-3},
+    "muscle_humanoid": {"num_worlds": 16},
+}
 
 
-def _clip(gradients: list[Tensor], largest: float) -> Tensor:
-    """Scale the gradients down in place where their common norm is larger than that; returns the norm before."""
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    torch._foreach_mul_(gradients, (largest / (norm + 1e-6)).clamp(max=1))
-    return norm
+def general(task: str) -> ShacSettings:
+    """The paper's one setting for all tasks."""
+    return ShacSettings(**NETWORKS.get(task, {}))
 
 
-def _tensors(module: torch.nn.Module) -> list[Tensor]:
-    return list(module.state_dict(keep_vars=True).values())
+def tuned(task: str) -> ShacSettings:
+    """A task that is not in the tables counts as one of the user's own."""
+    return replace(general(task), **TUNED.get(task, OWN_TASK))
+
+
+def long_windows(task: str) -> ShacSettings:
+    """As the paper compares with."""
+    return replace(general(task), **(LONG_WINDOWS | LONG_WINDOWS_TUNED.get(task, {})))
+
+
+SHAC = Algorithm(
+    name="shac",
+    label="SHAC",
+    summary="short windows of simulation, and a critic for what lies beyond them",
+    settings=ShacSettings,
+    learner=Shac,
+    presets={"tuned": tuned, "general": general},
+)
+NO_CRITIC = Algorithm(
+    name="shac-no-critic",
+    label="SHAC without critic",
+    summary="the same without the critic",
+    settings=ShacSettings,
+    learner=Shac,
+    presets={
+        "tuned": lambda task: replace(tuned(task), critic=False),
+        "general": lambda task: replace(general(task), critic=False),
+    },
+)
+BPTT = Algorithm(
+    name="bptt",
+    label="BPTT",
+    summary="long windows without a critic: back-propagation through time",
+    settings=ShacSettings,
+    learner=Shac,
+    presets={"tuned": long_windows, "general": long_windows},
+)

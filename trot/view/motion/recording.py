@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 
 import mujoco
@@ -11,11 +10,11 @@ import torch
 from torch import Tensor
 
 from trot.envs.env import Env
-from trot.learn.agent import Agent
-from trot.learn.evaluate import NOISE_STREAM
+from trot.learn.play import Act, play
 from trot.learn.torch_threads import one_torch_thread
 from trot.sim.load import compile_robot, load_model
 from trot.sim.model import Floats, Model
+from trot.sim.state import State
 from trot.sim.step import step
 from trot.sim.weld import rotation
 from trot.view.motion.trajectory import Trajectory
@@ -24,35 +23,25 @@ ROBOT_DT, ROBOT_SUBSTEPS = 1 / 60, 48
 """How a bare robot file is simulated: enough substeps for what is stiff and light."""
 
 
-@torch.no_grad()
-def record_env(env: Env, agent: Agent | None, steps: int, seed: int, noise: bool) -> Trajectory:
-    """Play with an agent, with or without its noise; without an agent noise means random actions."""
+def record_env(env: Env, act: Act, steps: int) -> Trajectory:
+    """Play, and keep every frame."""
     model = env.task.model
     # First of all: a robot that cannot be saved is told before the simulation and not after it.
     robot = robot_text(env.task.robot, model, ground=env.task.ground, floating_base=env.task.floating_base)
-    player = None if agent is None else copy.deepcopy(agent).to(env.device)
-    generator = torch.Generator(env.device).manual_seed(seed + NOISE_STREAM)
     like = torch.zeros(env.num_worlds, env.num_actions, dtype=env.dtype, device=env.device)
     lower, upper = (torch.tensor(bound).to(like) for bound in (model.control_lower, model.control_upper))
 
+    actions, controls = [like], [like.new_zeros(env.num_worlds, model.num_controls)]
+    states, terms = list[State](), dict[str, list[Tensor]]()
+    ended = [torch.zeros(env.num_worlds, dtype=torch.bool, device=env.device)]
     with one_torch_thread():
-        observation, _ = env.reset()
-        states, actions, controls = [env.state], [like], [like.new_zeros(env.num_worlds, model.num_controls)]
-        terms: dict[str, list[Tensor]] = {}
-        ended = [torch.zeros(env.num_worlds, dtype=torch.bool, device=env.device)]
-        for _ in range(steps):
-            if player is not None:
-                draw = torch.empty_like(like).normal_(generator=generator) if noise else None
-                action = player(observation, draw).clamp(-1, 1)
-            else:
-                action = torch.empty_like(like).uniform_(-1, 1, generator=generator) if noise else like
-            observation, _, terminated, truncated, info = env.step(action)
-            states.append(info["final_state"])
-            actions.append(action)
-            controls.append(env.task.control(action).clamp(lower, upper))
-            for name, values in info["reward_terms"].items():
+        for played in play(env, act, steps, on_start=lambda: states.append(env.state)):
+            states.append(played.info["final_state"])
+            actions.append(played.action)
+            controls.append(env.task.control(played.action).clamp(lower, upper))
+            for name, values in played.info["reward_terms"].items():
                 terms.setdefault(name, [torch.zeros_like(values)]).append(values)
-            ended.append(terminated | truncated)
+            ended.append(played.done)
     # A frame begins an episode where the step before it ended one.
     begins = torch.stack([torch.ones_like(ended[0]), *ended[:-1]])
     return Trajectory(

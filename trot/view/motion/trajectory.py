@@ -166,6 +166,8 @@ def record(
     """
     from trot.envs.registry import TASKS, make_env, names_task
     from trot.learn.agent import load_agent
+    from trot.learn.learner import NOISE_STREAM
+    from trot.learn.play import agent_acts, chance_acts, nothing_acts
     from trot.runs.folder import RunFolder
     from trot.view.motion.recording import ROBOT_DT, record_env, record_robot
 
@@ -191,9 +193,10 @@ def record(
         policy, task_name = None, source
     env = make_env(task_name, worlds, device, seed)
     if policy is not None:
-        policy.require_fit(env)
-    noise = agent == "random" if policy is None else stochastic
-    return record_env(env, policy, frames(env.task.control_dt, env.episode_length), seed, noise)
+        act = agent_acts(policy, env, stochastic, seed)
+    else:
+        act = chance_acts(env, seed + NOISE_STREAM) if agent == "random" else nothing_acts(env)
+    return record_env(env, act, frames(env.task.control_dt, env.episode_length))
 
 
 @functools.lru_cache(maxsize=4)

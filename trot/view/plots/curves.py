@@ -18,10 +18,9 @@ Axis = Literal["steps", "seconds"]
 Numbers = NDArray[np.float64]
 
 CURVE_COLUMNS = ("steps", "seconds", "episode_return", "episodes")
-HEALTH_COLUMNS = (
-    *("iteration", "gradient_norm", "adjoint_first", "adjoint_median", "adjoint_last"),
-    *("steep_worlds", "faults"),
-)
+HEALTH_COLUMNS = ("iteration", "faults")
+HEALTH_COLUMNS_OF_SOME = ("gradient_norm", "adjoint_first", "adjoint_median", "adjoint_last", "steep_worlds")
+"""Not every algorithm has these."""
 TIMING_COLUMNS = ("iteration", "steps", "seconds")
 
 GRID_POINTS = 401
@@ -41,6 +40,8 @@ class LoadedRun:
     folder: Path
     task: str
     algo: str
+    label: str
+    """The algorithm as papers write it."""
     seed: str
     columns: dict[str, Numbers]
 
@@ -61,6 +62,8 @@ class Curve:
     """The mean over a group's runs, and their standard deviation around it."""
 
     group: str
+    algo_label: str
+    """Of the first of its runs."""
     x: Numbers
     """Steps or seconds so far."""
     mean: Numbers
@@ -84,8 +87,8 @@ class Timing:
     overall_steps_per_second: float
 
 
-def load_runs(paths: Sequence[Path], columns: Sequence[str]) -> list[LoadedRun]:
-    """The runs at or below the paths, each once, in the order of the paths.
+def load_runs(paths: Sequence[Path], columns: Sequence[str], of_some: Sequence[str] = ()) -> list[LoadedRun]:
+    """The runs at or below the paths, each once, in the order of the paths; with columns that only some have.
 
     Raises ValueError or FileNotFoundError, which name the folder, where one cannot be read.
     """
@@ -93,7 +96,7 @@ def load_runs(paths: Sequence[Path], columns: Sequence[str]) -> list[LoadedRun]:
     for path in paths:
         for folder in _run_folders(path):
             if folder.resolve() not in found:
-                found[folder.resolve()] = _load(folder, columns)
+                found[folder.resolve()] = _load(folder, columns, of_some)
     if not found:
         where = ", ".join(f"'{path}'" for path in paths)
         raise ValueError(f"no runs in {where}; make one: trot train cartpole" if where else "name one run or more")
@@ -148,19 +151,22 @@ def _run_folders(path: Path) -> list[Path]:
     return [summary.folder for summary in list_runs(path)]
 
 
-def _load(folder: Path, names: Sequence[str]) -> LoadedRun:
+def _load(folder: Path, names: Sequence[str], of_some: Sequence[str]) -> LoadedRun:
     run = RunFolder.open(folder)
     rows = run.read_metrics()
     missing = [name for name in names if rows and name not in rows[0]]
     if missing:
         raise ValueError(f"'{folder / METRICS}' lacks {', '.join(missing)}")
-    columns = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in names}
+    present = [*names, *(name for name in of_some if rows and name in rows[0])]
+    columns = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in present}
     for name, least in (("iteration", 1.0), ("steps", 1.0), ("seconds", 0.0)):
         # Written as what must hold, so that a difference that is not a number fails.
         if name in columns and not np.all(np.diff(columns[name]) >= least):
             raise ValueError(f"'{folder / METRICS}' is broken: {name} must grow from row to row")
     settings = run.settings
-    return LoadedRun(folder, str(settings["task"]), str(settings["algo"]), str(settings["seed"]), columns)
+    algo = str(settings["algo"])
+    label = str(settings.get("label", algo))
+    return LoadedRun(folder, str(settings["task"]), algo, label, str(settings["seed"]), columns)
 
 
 def _finished(run: LoadedRun) -> NDArray[np.bool_]:
@@ -201,7 +207,8 @@ def _curve(group: str, runs: Sequence[LoadedRun], axis: Axis) -> Curve:
     values = np.stack([np.interp(grid, x, y) for x, y in lines])
     deviation = values.std(axis=0, ddof=1) if len(runs) > 1 else None
     num_seeds = len({run.seed for run in runs})
-    return Curve(group, grid, values.mean(axis=0), deviation, len(runs), num_seeds, float(max(ends)))
+    label = runs[0].label
+    return Curve(group, label, grid, values.mean(axis=0), deviation, len(runs), num_seeds, float(max(ends)))
 
 
 def _spaced(seconds: Numbers) -> NDArray[np.intp]:

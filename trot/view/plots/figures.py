@@ -18,16 +18,14 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 from PIL import Image
 
+from trot.learn.algorithms import ALGORITHMS
+from trot.learn.gradient_health import STEEP
 from trot.view.plots.curves import Axis, Curve, GroupKey, LoadedRun, Timing
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's, which colour-blind readers can tell apart; without yellow, which is faint on white."""
 DASHES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (4, 1, 1, 1, 1, 1)), (0, (2, 1)), (0, (8, 2, 2, 2)))
 """So that lines differ in black and white, too. Their number shares no factor with that of the colours."""
-ALGO_NAMES = {"shac": "SHAC", "shac-no-critic": "SHAC without critic", "bptt": "BPTT"}
-"""As papers write them, in the order of their colours."""
-STEEP_ADJOINT = 1e3
-"""What trot.learn.algorithms.shac calls steep; not imported, because that takes PyTorch with it."""
 
 EXTENSIONS: dict[str, dict[str, None]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 """What a figure can be written as. Without a date the same runs give the same file."""
@@ -93,32 +91,59 @@ def draw_health(runs: Sequence[LoadedRun]) -> Figure:
     """One row of panels per run: gradient norm, adjoint, share of steep worlds, faults."""
     figure, panels = _panels(len(runs), 4, width=11.0, row_height=1.9)
     for run, (norm, adjoint, steep, faults) in zip(runs, panels, strict=True):
+        _draw_norm(norm, run)
+        _draw_adjoint(adjoint, run)
         iteration = run.columns["iteration"]
-        norm.set_ylabel("Gradient norm\nbefore clipping")
-        norm.plot(iteration, run.columns["gradient_norm"], color=COLOURS[0], linewidth=0.8)
-        adjoint.set_ylabel("Adjoint norm")
-        for slot, step in enumerate(("first", "median", "last")):
-            adjoint.plot(iteration, run.columns[f"adjoint_{step}"], color=COLOURS[slot], linewidth=0.7, label=step)
-        adjoint.axhline(STEEP_ADJOINT, color="black", linestyle="--", linewidth=1, label="steep from here")
-        adjoint.set_yscale("log")
-        finite = np.isfinite(run.columns["gradient_norm"])
-        # Matplotlib warns of a logarithmic axis with nothing on it, as in a run that failed at once.
-        norm.set_yscale("log" if np.any(run.columns["gradient_norm"][finite] > 0) else "linear")
-        # No line shows a number that is not finite, and it is what one looks for.
-        note = "" if finite.all() else f": not finite in iteration {iteration[~finite][0]:,.0f}"
-        norm.set_title(run.name + note, loc="left", fontweight="bold")
         steep.set_ylabel("Steep worlds (%)")
-        steep.plot(iteration, 100 * run.columns["steep_worlds"], color=COLOURS[0], linewidth=0.8)
+        if "steep_worlds" in run.columns:
+            steep.plot(iteration, 100 * run.columns["steep_worlds"], color=COLOURS[0], linewidth=0.8)
+        else:
+            _note_absence(steep, run)
         steep.set_ylim(0, 100)
         faults.set_ylabel("Faults so far")
         faults.plot(iteration, run.columns["faults"], color=COLOURS[0], drawstyle="steps-post")
         faults.set_ylim(0, max(4.0, 1.1 * float(run.columns["faults"].max())))
     for panel in panels[-1]:
         panel.set_xlabel("Iteration")
-    handles, labels = panels[0, 1].get_legend_handles_labels()
-    title = "Adjoint: of the window's first step, median over its steps, of its last step"
-    figure.legend(handles, labels, title=title, loc="outside upper center", ncols=4, frameon=False)
+    drawn = [panel.get_legend_handles_labels() for panel in panels[:, 1]]
+    handles, labels = max(drawn, key=lambda legend: len(legend[0]))
+    if handles:
+        title = "Adjoint: of the window's first step, median over its steps, of its last step"
+        figure.legend(handles, labels, title=title, loc="outside upper center", ncols=4, frameon=False)
     return figure
+
+
+def _draw_norm(panel: Any, run: LoadedRun) -> None:
+    panel.set_ylabel("Gradient norm\nbefore clipping")
+    note = ""
+    if "gradient_norm" in run.columns:
+        iteration, norm = run.columns["iteration"], run.columns["gradient_norm"]
+        panel.plot(iteration, norm, color=COLOURS[0], linewidth=0.8)
+        finite = np.isfinite(norm)
+        # Matplotlib warns of a logarithmic axis with nothing on it, as in a run that failed at once.
+        panel.set_yscale("log" if np.any(norm[finite] > 0) else "linear")
+        # No line shows a number that is not finite, and it is what one looks for.
+        note = "" if finite.all() else f": not finite in iteration {iteration[~finite][0]:,.0f}"
+    else:
+        _note_absence(panel, run)
+    panel.set_title(run.name + note, loc="left", fontweight="bold")
+
+
+def _draw_adjoint(panel: Any, run: LoadedRun) -> None:
+    panel.set_ylabel("Adjoint norm")
+    if "adjoint_first" not in run.columns:
+        _note_absence(panel, run)
+        return
+    for slot, step in enumerate(("first", "median", "last")):
+        adjoint = run.columns[f"adjoint_{step}"]
+        panel.plot(run.columns["iteration"], adjoint, color=COLOURS[slot], linewidth=0.7, label=step)
+    panel.axhline(STEEP, color="black", linestyle="--", linewidth=1, label="steep from here")
+    panel.set_yscale("log")
+
+
+def _note_absence(panel: Any, run: LoadedRun) -> None:
+    text = f"{run.label} does not measure this"
+    panel.text(0.5, 0.5, text, transform=panel.transAxes, ha="center", va="center", color="#777777")
 
 
 @matplotlib.rc_context(STYLE)
@@ -142,13 +167,13 @@ def style_slots(groups: Iterable[str], by: GroupKey) -> dict[str, int]:
     slots: dict[str, int] = {}
     for group in dict.fromkeys(groups):
         choices = list(range(len(COLOURS) * len(DASHES)))
-        if by == "algo" and group in ALGO_NAMES:
-            choices = [list(ALGO_NAMES).index(group)]
+        if by == "algo" and group in ALGORITHMS:
+            choices = [list(ALGORITHMS).index(group)]
         elif by == "algo":
-            # The name of an algorithm that is not ours chooses among the other colours, whatever else is drawn.
-            others = choices[len(ALGO_NAMES) : len(COLOURS)]
+            # The name of an algorithm that is not ours chooses among the next styles, whatever else is drawn.
+            others = choices[len(ALGORITHMS) : len(ALGORITHMS) + len(COLOURS)]
             turn = zlib.crc32(group.encode()) % len(others)
-            choices = others[turn:] + others[:turn] + choices[len(COLOURS) :]
+            choices = others[turn:] + others[:turn] + choices[len(ALGORITHMS) + len(COLOURS) :]
         slots[group] = next((slot for slot in choices if slot not in slots.values()), choices[-1])
     return slots
 
@@ -200,7 +225,7 @@ def _task_title(task: str) -> str:
 
 
 def _curve_label(group: str, curves: Sequence[Curve], by: GroupKey) -> str:
-    names = {"algo": ALGO_NAMES.get(group, group), "task": _task_title(group), "seed": f"Seed {group}", "name": group}
+    names = {"algo": curves[0].algo_label, "task": _task_title(group), "seed": f"Seed {group}", "name": group}
     noun = "seed" if all(curve.num_runs == curve.num_seeds for curve in curves) else "run"
     fewest, most = min(curve.num_runs for curve in curves), max(curve.num_runs for curve in curves)
     count = f"{most}" if fewest == most else f"{fewest} to {most}"

@@ -15,6 +15,7 @@ from trot.atomic import replacing
 from trot.view.plots.curves import (
     CURVE_COLUMNS,
     HEALTH_COLUMNS,
+    HEALTH_COLUMNS_OF_SOME,
     TIMING_COLUMNS,
     Axis,
     Curve,
@@ -94,7 +95,7 @@ def _figure(settings: PlotSettings, by: GroupKey) -> Figure:
     from trot.view.plots.figures import draw_curves, draw_health, draw_timing
 
     if settings.health:
-        return draw_health(_with_rows(load_runs(settings.runs, HEALTH_COLUMNS)))
+        return draw_health(_with_rows(load_runs(settings.runs, HEALTH_COLUMNS, HEALTH_COLUMNS_OF_SOME)))
     if settings.timing:
         return draw_timing(_timings(load_runs(settings.runs, TIMING_COLUMNS)))
     runs = _with_episodes(load_runs(settings.runs, CURVE_COLUMNS))

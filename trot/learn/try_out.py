@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trot.envs.env import Env
 from trot.envs.registry import TASKS, make_env, make_task
+from trot.learn.play import Played, chance_acts, nothing_acts, play
 
 
 @dataclass
@@ -31,7 +32,7 @@ class TrySettings:
 
 
 @dataclass
-class Episodes:
+class Tally:
     """Returns and lengths of finished episodes, and of those still running."""
 
     returns: Tensor
@@ -42,18 +43,18 @@ class Episodes:
     time_outs: int = 0
 
     @classmethod
-    def begin(cls, env: Env) -> Episodes:
+    def begin(cls, env: Env) -> Tally:
         zeros = torch.zeros(env.num_worlds, device=env.device)
         return cls(zeros, zeros.clone(), [], [])
 
-    def add(self, reward: Tensor, terminated: Tensor, truncated: Tensor) -> None:
-        self.returns = self.returns + reward
+    def add(self, played: Played) -> None:
+        self.returns = self.returns + played.reward
         self.lengths = self.lengths + 1
-        done = terminated | truncated
+        done = played.done
         self.finished_returns += self.returns[done].tolist()
         self.finished_lengths += [int(length) for length in self.lengths[done].tolist()]
-        self.falls += int(terminated.sum())
-        self.time_outs += int((truncated & ~terminated).sum())
+        self.falls += int(played.terminated.sum())
+        self.time_outs += int((played.truncated & ~played.terminated).sum())
         self.returns, self.lengths = self.returns.masked_fill(done, 0), self.lengths.masked_fill(done, 0)
 
 
@@ -70,23 +71,21 @@ def print_tasks() -> None:
     print("Your own: path/to/file.py:Class (docs/your_own.md). See one move: trot try ant")
 
 
-@torch.no_grad()
 def run_try(settings: TrySettings) -> None:
     """Step, and print what happens: a line per second of simulated time, then the returns."""
     task = make_task(settings.task)
     env = make_env(task, settings.worlds, settings.device, settings.seed)
-    generator = torch.Generator(env.device).manual_seed(settings.seed)
+    act = nothing_acts(env) if settings.agent == "zero" else chance_acts(env, settings.seed)
     print(f"{settings.task}: {task.summary}. {settings.worlds} worlds, agent: {settings.agent}")
-    env.reset()
-    episodes = Episodes.begin(env)
+    episodes = Tally.begin(env)
     per_second = max(1, round(1 / task.control_dt))
-    began = time.perf_counter()
+    began, faults = time.perf_counter(), 0
     reward_since, terms_since = 0.0, dict[str, float]()
-    for step in range(1, settings.steps + 1):
-        _, reward, terminated, truncated, info = env.step(_action(env, settings.agent, generator))
-        episodes.add(reward, terminated, truncated)
-        reward_since += float(reward.mean())
-        for name, term in info["reward_terms"].items():
+    for step, played in enumerate(play(env, act, settings.steps), start=1):
+        episodes.add(played)
+        faults = int(played.info["faults"].sum())
+        reward_since += float(played.reward.mean())
+        for name, term in played.info["reward_terms"].items():
             terms_since[name] = terms_since.get(name, 0.0) + float(term.mean())
         if step % per_second == 0 or step == settings.steps:
             steps = (step - 1) % per_second + 1
@@ -94,18 +93,11 @@ def run_try(settings: TrySettings) -> None:
             print(f"after {step * task.control_dt:4.1f} s: reward {reward_since / steps:8.2f} per step ({shares})")
             reward_since, terms_since = 0.0, {}
     seconds = time.perf_counter() - began
-    _print_episodes(episodes, int(info["faults"].sum()))
+    _print_episodes(episodes, faults)
     print(f"{settings.steps * settings.worlds / seconds:,.0f} environment steps per second on {env.device}")
 
 
-def _action(env: Env, agent: str, generator: torch.Generator) -> Tensor:
-    shape = (env.num_worlds, env.num_actions)
-    if agent == "zero":
-        return torch.zeros(shape, dtype=env.dtype, device=env.device)
-    return 2 * torch.rand(shape, generator=generator, dtype=env.dtype, device=env.device) - 1
-
-
-def _print_episodes(episodes: Episodes, faults: int) -> None:
+def _print_episodes(episodes: Tally, faults: int) -> None:
     if episodes.finished_returns:
         returns, lengths = torch.tensor(episodes.finished_returns), torch.tensor(episodes.finished_lengths).float()
         spread = float(returns.std()) if len(returns) > 1 else 0.0

@@ -1,0 +1,198 @@
+"""What an algorithm is to the rest of trot: settings, a learner, and the phases of its iterations.
+
+docs/add_algorithm.md walks through writing one. The trainer, CUDA graphs, checkpoints, benches and plots know this
+contract and no algorithm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from trot.envs.env import Env
+from trot.learn.agent import Agent
+from trot.learn.bad_window import BadWindow, Trace
+from trot.learn.episodes import BestAgent, Episodes
+from trot.learn.torch_threads import one_torch_thread
+
+NOISE_STREAM = 1_000_003
+"""Added to the seed for what a learner draws: the starts of episodes come from the seed itself."""
+
+COMMON_COLUMNS = ("episode_return", "episode_length", "episodes", "reward", "faults", "best_return", "stopped")
+"""Of metrics.csv, whatever learns; `iteration`, `steps` and `seconds` stand before them."""
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """What every algorithm has; its own settings come on top, in a dataclass that inherits from this one."""
+
+    num_worlds: int = 64
+    """Worlds in parallel."""
+    iterations: int = 2000
+    """Of the whole training."""
+
+    def __post_init__(self) -> None:
+        require_at_least_one(self, "num_worlds", "iterations")
+
+
+def require_at_least_one(settings: LearnerSettings, *names: str) -> None:
+    """Raise where one of these settings is below 1."""
+    for name in names:
+        if getattr(settings, name) < 1:
+            raise ValueError(f"{name} must be at least 1, not {getattr(settings, name)}")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of an iteration."""
+
+    name: str
+    run: Callable[[], None]
+    beside_last: bool = False
+    """Neither needs the other: on a GPU it runs beside the phase before it."""
+    captured: bool = True
+    """Whether it asks the GPU for no answer and has no branch on data, so that a CUDA graph can replay it."""
+
+
+class Learner(nn.Module, ABC):
+    """An agent and all that its learning takes.
+
+    What lasts from one iteration to the next are parameters, buffers and modules of this module: they are saved and
+    resumed without another word. They are changed in place only, because captured graphs know them by their address.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ()
+    """Of metrics.csv, behind the common ones."""
+    shown: ClassVar[Mapping[str, str]] = {}
+    """Columns for the line of progress: label to column."""
+
+    agent: Agent
+    """As it is now."""
+    best: BestAgent
+    """As it was when its episodes returned most."""
+    bad_window: BadWindow | None
+    """The first window whose gradient was not finite, of learners that differentiate through windows."""
+    iteration: Tensor
+    steps: Tensor
+    """Environment steps taken so far."""
+    stopped: Tensor
+    """Whether learning has failed: something was not finite, and from there on nothing is learned."""
+
+    def __init__(self, env: Env, settings: LearnerSettings, seed: int = 0) -> None:
+        super().__init__()
+        if env.num_worlds != settings.num_worlds:
+            raise ValueError(f"the environment has {env.num_worlds} worlds, the settings say {settings.num_worlds}")
+        self.env, self.device, self.seed = env, env.device, seed
+        self.bad_window = None
+        self.generator = torch.Generator(self.device).manual_seed(seed + NOISE_STREAM)
+        nothing = torch.zeros((), dtype=env.dtype, device=self.device)
+        self.register_buffer("iteration", torch.zeros((), dtype=torch.int64, device=self.device))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64, device=self.device))
+        self.register_buffer("stopped", torch.zeros((), dtype=torch.bool, device=self.device))
+        self.episodes = Episodes(env.num_worlds, nothing)
+        self.metrics = nothing.new_zeros(len(self.all_columns()))
+        """The last iteration's row, in the order of all_columns()."""
+        env.reset()
+        env.end_window()
+
+    @abstractmethod
+    def phases(self) -> tuple[Phase, ...]:
+        """The parts of an iteration, in their order; the last one calls conclude()."""
+
+    def iterate(self) -> None:
+        """One iteration, part by part."""
+        for phase in self.phases():
+            phase.run()
+
+    @torch.no_grad()
+    def conclude(self, reward: Tensor, done: Tensor, columns: Mapping[str, Tensor]) -> None:
+        """End an iteration in which the worlds took these steps, (steps, worlds): all that learners have in common.
+
+        Episodes are counted, the best agent is kept, the next window begins where this one ended, and the metrics get
+        their numbers, the learner's own from `columns`.
+        """
+        self.episodes.count(reward, done)
+        self.best.keep_if_better(self.agent, self.episodes, allowed=~self.stopped)
+        row = {
+            "episode_return": self.episodes.mean_return,
+            "episode_length": self.episodes.mean_length,
+            "episodes": self.episodes.finished,
+            "reward": reward.mean(),
+            "faults": self.env.worlds.faults.sum(),
+            "best_return": self.best.mean_return,
+            "stopped": self.stopped,
+            **columns,
+        }
+        values = [row[name].detach().to(self.metrics.dtype) for name in self.all_columns()]
+        self.metrics.copy_(torch.stack(values))
+        self.iteration += 1
+        self.steps += reward.numel()
+        self.env.end_window()
+
+    @classmethod
+    def all_columns(cls) -> tuple[str, ...]:
+        return (*COMMON_COLUMNS, *cls.columns)
+
+    def warning(self, row: Mapping[str, float]) -> str | None:
+        """What a user should know about this row of the metrics while it trains."""
+        return None
+
+    def run_again(self, noise: Tensor) -> Trace:
+        """Run a window with this noise from where the environment's windows begin, and leave no trace of it.
+
+        Only learners with a bad_window are asked for it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} keeps no windows")
+
+    def forget(self) -> None:
+        """Drop what one phase left for the next ones, and with it what autograd remembers."""
+
+    @contextlib.contextmanager
+    def seeded(self) -> Iterator[None]:
+        """Inside, new networks get weights that depend on the seed alone."""
+        with torch.random.fork_rng(devices=[]), one_torch_thread():
+            torch.default_generator.manual_seed(self.seed)
+            yield
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What state_dict() holds besides tensors of this module: the worlds, and where random numbers stand."""
+        return {"env": self.env.get_state(), "generator": self.generator.get_state()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """The way back, for load_state_dict()."""
+        self.env.set_state(state["env"])
+        self.generator.set_state(state["generator"].cpu())
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """All that trot knows of an algorithm. One line in trot.learn.algorithms makes it known by name."""
+
+    name: str
+    """As in the names of run folders."""
+    label: str
+    """As papers write it."""
+    summary: str
+    """One line for help texts."""
+    settings: type[LearnerSettings]
+    learner: Callable[[Env, Any, int], Learner]
+    """Environment, settings and seed to a learner."""
+    presets: Mapping[str, Callable[[str], LearnerSettings]]
+    """Name to what gives the settings for a task by its name; the first is the default."""
+
+    @property
+    def default_preset(self) -> str:
+        return next(iter(self.presets))
+
+    def resolve(self, task: str, preset: str | None = None) -> Any:
+        """The settings for a task, by default those of the first preset."""
+        preset = preset or self.default_preset
+        if preset not in self.presets:
+            raise ValueError(f"preset must be one of {', '.join(self.presets)}, not '{preset}'")
+        return self.presets[preset](task)
