@@ -1,6 +1,6 @@
 """Speed of the simulation on this machine, forward and backward, beside MuJoCo's.
 
-python -m bench.step            a minute and a half on two cores; Markdown on stdout, progress on stderr
+python -m bench.step            about a minute on two cores; Markdown on stdout, progress on stderr
 python -m bench.step --quick    the Ant alone
 """
 
