@@ -17,7 +17,7 @@ import torch
 import tyro
 from torch import Tensor
 
-from bench.places import CUDA_GRAPH, ONE_CORE, Place, find_places
+from bench.places import Place, find_places
 from bench.report import describe_machine, gpu_name, markdown_table
 from bench.robots import CONTROL_STEPS
 from bench.window import timed
@@ -26,9 +26,6 @@ from trot.envs.registry import TASKS, make_env
 from trot.sim.state import State
 from trot.sim.step import step
 from trot.sim.threads import set_num_threads
-
-NEED = 30.0
-"""Per cent that an environment may add to Humanoid's physics, on one core and in a CUDA graph."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +193,7 @@ def run_env_bench(settings: EnvBenchSettings) -> None:
                 print(
                     f"{task}, {place.name}, {worlds} worlds: {t.env} against {t.physics}", file=sys.stderr, flush=True
                 )
-    print(f"\n### Environments\n\n{env_table(timings)}\n\n### Requirements\n\n{need_table(timings)}", flush=True)
+    print(f"\n### Environments\n\n{env_table(timings)}", flush=True)
     if settings.json is not None:
         settings.json.write_text(json.dumps([asdict(t) for t in timings], indent=2) + "\n")
 
@@ -216,17 +213,6 @@ def env_table(timings: list[EnvTiming]) -> str:
         "with (forward and backward). Added: what observation, reward and reset cost on top of the physics."
     )
     return f"{note}\n\n{markdown_table(head, rows)}"
-
-
-def need_table(timings: list[EnvTiming]) -> str:
-    """What is promised, for the rows it is promised for."""
-    rows = []
-    for t in timings:
-        if t.task == "humanoid" and t.place in (ONE_CORE, CUDA_GRAPH) and t.worlds == 64:
-            for what, added in (("without gradient", t.added), ("with gradient", t.gradient_added)):
-                verdict = "yes" if added <= NEED else "NO"
-                rows.append([f"Humanoid, {t.place}, {what}: added %", f"≤ {NEED:.0f}", f"{added:.0f}", verdict])
-    return markdown_table(["64 worlds", "need", "measured", "ok"], rows)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import mujoco
 import torch
 import warp as wp
 
-from bench.peers import PROTOTYPE_WORLDS, MujocoRate, PrototypeTiming
+from bench.peers import MujocoRate
 from bench.places import CUDA, CUDA_GRAPH, ONE_CORE
 from bench.robots import CONTROL_STEPS
 from bench.stages import KeptMemory, StageCycles
@@ -19,7 +19,8 @@ from bench.window import Timing
 from trot.machine import processor_name
 
 REFERENCE_WORLDS = 64
-"""The world count that requirements and comparisons are stated for."""
+"""The world count that comparisons are stated for."""
+MANY_WORLDS = 1024
 
 
 @dataclass
@@ -33,7 +34,6 @@ class Report:
     stages: list[StageCycles] = field(default_factory=list)
     memory: list[KeptMemory] = field(default_factory=list)
     starts: list[StartTime] = field(default_factory=list)
-    prototype: list[PrototypeTiming] = field(default_factory=list)
 
     def timing(self, robot: str, place: str, worlds: int = REFERENCE_WORLDS) -> Timing | None:
         """The timing of a robot at a place, if it was measured."""
@@ -81,7 +81,7 @@ def timing_table(timings: list[Timing]) -> str:
         "trajectory for the backward pass. Substeps/s: physics substeps of all worlds, forward without\n"
         "gradient; with gradient: forward (kept) and backward."
     )
-    return f"{note}\n\n{markdown_table(head, rows)}"
+    return f"{note}\n\n{markdown_table(head, rows)}\n\n{_finite(timings)}"
 
 
 def mujoco_table(report: Report) -> str:
@@ -100,17 +100,17 @@ def mujoco_table(report: Report) -> str:
     return markdown_table(head, rows)
 
 
-def prototype_table(timings: list[PrototypeTiming]) -> str:
-    """The prototype, both ways it can keep its factor, against ours."""
+def ratio_table(report: Report) -> str:
+    """What the backward pass costs beside the forward one, and many worlds beside few."""
     rows = []
-    for t in timings:
-        for name, times in (
-            ("ours", t.ours), ("prototype, factor stored", t.factor_stored),
-            ("prototype, factor rebuilt", t.factor_rebuilt),
-        ):  # fmt: skip
-            rows.append([t.robot, t.place, name, *(_ms(ms) for ms in times)])
-        rows.append([t.robot, t.place, "ratio to its quicker way", *(f"{ratio:.2f}" for ratio in t.ratios)])
-    head = ["robot", "where", f"{PROTOTYPE_WORLDS} worlds", "forward ms", "kept ms", "backward ms"]
+    for few in (t for t in report.timings if t.worlds == REFERENCE_WORLDS):
+        many = report.timing(few.robot, few.place, MANY_WORLDS)
+        more = "" if many is None else f"{many.gradient_ms / few.gradient_ms:.2f}"
+        rows.append([few.robot, few.place, f"{few.backward_ms / few.kept_ms:.2f}", more])
+    head = [
+        "robot", "where", f"backward / kept, {REFERENCE_WORLDS} worlds",
+        f"{MANY_WORLDS} worlds / {REFERENCE_WORLDS}, kept + backward",
+    ]  # fmt: skip
     return markdown_table(head, rows)
 
 
@@ -148,6 +148,13 @@ def start_table(starts: list[StartTime]) -> str:
     return markdown_table(
         head, [[s.robot, s.place, *(f"{x:.2f}" for x in times)] for s, times in zip(starts, seconds, strict=True)]
     )
+
+
+def _finite(timings: list[Timing]) -> str:
+    worlds, finite = sum(t.worlds for t in timings), sum(t.finite_worlds for t in timings)
+    if finite == worlds:
+        return "States and gradients were finite in every world of every row."
+    return f"States or gradients were NOT FINITE in {worlds - finite:,} of {worlds:,} worlds, all rows together."
 
 
 def _ms(value: float) -> str:

@@ -1,6 +1,6 @@
-"""Speed of the simulation, forward and backward, beside MuJoCo's and beside what trot promises.
+"""Speed of the simulation on this machine, forward and backward, beside MuJoCo's.
 
-python -m bench.step            about two minutes on a laptop; Markdown on stdout, progress on stderr
+python -m bench.step            about a minute on two cores; Markdown on stdout, progress on stderr
 python -m bench.step --quick    the Ant alone
 """
 
@@ -16,10 +16,9 @@ import torch
 import tyro
 
 from bench import report as tables
-from bench.peers import measure_mujoco, measure_prototype
-from bench.places import CUDA_GRAPH, ONE_CORE, Place, find_places
+from bench.peers import measure_mujoco
+from bench.places import Place, find_places
 from bench.report import Report, describe_machine, gpu_name
-from bench.requirements import requirement_table, requirements
 from bench.robots import ANT, CONTROL_STEPS, HUMANOID, ROBOTS, Robot
 from bench.stages import kept_memory, measure_stages
 from bench.start import measure_start
@@ -48,8 +47,6 @@ class BenchSettings:
     """Measure CUDA where there is a GPU: as a user calls it, and replayed from CUDA graphs."""
     quick: bool = False
     """The Ant alone, with fewer world counts."""
-    prototype: Path | None = None
-    """A script with the prototype's command line, to measure in turn with ours at 64 worlds."""
     json: Path | None = None
     """Write every figure to this file too."""
 
@@ -58,8 +55,6 @@ def run_bench(settings: BenchSettings) -> None:
     """Measure and print, one table after the other, so that an interrupted run has printed what it measured."""
     if settings.repeats < 1:
         raise SystemExit(f"--repeats must be at least 1, not {settings.repeats}")
-    if settings.prototype is not None and not settings.prototype.is_file():
-        raise SystemExit(f"--prototype: no such file: {settings.prototype}")
     if settings.json is not None and not settings.json.parent.is_dir():
         raise SystemExit(f"--json: no such folder: {settings.json.parent}")
     places = find_places(settings.cpu, settings.cuda)
@@ -72,17 +67,14 @@ def run_bench(settings: BenchSettings) -> None:
     for robot, model in robots:
         report.timings += _timings(settings, robot, model, places)
     _print_section("Windows", tables.timing_table(report.timings))
+    if any(timing.worlds == tables.REFERENCE_WORLDS for timing in report.timings):
+        _print_section("Ratios", tables.ratio_table(report))
     _measure_mujoco(report, robots)
     _measure_kernels(report, robots, devices, settings.repeats)
     _measure_starts(report, devices)
-    if settings.prototype is not None:
-        _measure_prototype(report, settings.prototype, robots, places, settings.repeats)
-    required = requirements(report)
-    _print_section("Requirements", requirement_table(required))
 
     if settings.json is not None:
-        figures = asdict(report) | {"requirements": [asdict(row) for row in required]}
-        settings.json.write_text(json.dumps(figures, indent=2) + "\n")
+        settings.json.write_text(json.dumps(asdict(report), indent=2) + "\n")
 
 
 def _world_counts(settings: BenchSettings, device: torch.device) -> tuple[int, ...]:
@@ -142,20 +134,6 @@ def _measure_starts(report: Report, devices: list[torch.device]) -> None:
         _say(f"{HUMANOID.name}, {device.type}: first build and cached start")
         report.starts.append(measure_start(HUMANOID, device.type))
     _print_section("Start of a fresh process", tables.start_table(report.starts))
-
-
-def _measure_prototype(report: Report, script: Path, robots: Loaded, places: list[Place], repeats: int) -> None:
-    for robot, model in robots:
-        for place in places:
-            # It knows these two robots, one thread, and on CUDA a graph is the fair comparison.
-            if robot in (ANT, HUMANOID) and place.name in (ONE_CORE, CUDA_GRAPH):
-                _say(f"{robot.name}, {place.name}: in turn with the prototype")
-                try:
-                    report.prototype.append(measure_prototype(script, robot, model, place, repeats))
-                except (RuntimeError, ValueError) as error:
-                    # Somebody else's program may fail without taking our own figures with it.
-                    _say(f"left out: {error}")
-    _print_section("Prototype", tables.prototype_table(report.prototype))
 
 
 def _print_section(title: str, text: str) -> None:

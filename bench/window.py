@@ -41,6 +41,11 @@ class Timing:
     finite_worlds: int
     """Worlds whose last state and whose gradients are all finite."""
 
+    @property
+    def gradient_ms(self) -> float:
+        """Forward (kept) and backward."""
+        return self.kept_ms + self.backward_ms
+
 
 @dataclass(frozen=True)
 class Window:

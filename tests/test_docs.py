@@ -1,4 +1,4 @@
-"""The documentation site builds, every link in it leads somewhere, and it loads nothing from elsewhere."""
+"""The documentation site builds, loads nothing from elsewhere, and what README and docs name exists."""
 
 import re
 import subprocess
@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from trot.cli import COMMANDS
+
 ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 @pytest.mark.slow
@@ -23,7 +26,48 @@ def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path):
 
 
 def test_every_local_link_of_readme_and_docs_exists():
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_command_that_readme_and_docs_name_exists():
+    named = [(page.name, command) for page in PAGES for command in commands(page.read_text())]
+    assert len({command for _, command in named}) > 10
+    for page, command in named:
+        assert command in COMMANDS, f"{page}: trot {command}"
+
+
+def commands(text: str) -> list[str]:
+    """What follows `trot` where it is typed: in a block of code or between backticks, not in a sentence."""
+    typed = [
+        line
+        for block in re.findall(r"^```[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        for line in block.splitlines()
+    ]
+    typed += re.findall(r"^ {4}(trot .*)", text, re.MULTILINE)
+    # The first word of a motion file is no command.
+    typed += re.findall(r"`(trot (?!trajectory 1)[^`]*)`", text)
+    return [command for line in typed for command in re.findall(r"(?:^|&& |; do )trot ([a-z][a-z-]*)", line)]
+
+
+def test_every_file_that_readme_and_docs_name_exists():
+    for page in PAGES:
+        text = page.read_text()
+        # Not Gymnasium's ids, such as trot/Ant-v0.
+        for path in re.findall(r"\b(?:trot|tests|bench|docs|examples)/(?!\w+-v\d)[\w/*.]*\w", text):
+            assert list(ROOT.glob(path)), f"{page.name}: {path}"
+        for header in re.findall(r"\b(\w+\.h)\b", text):
+            assert list((ROOT / "trot").rglob(header)), f"{page.name}: {header}"
+
+
+def test_the_speed_that_readme_tells_is_the_one_in_the_table():
+    """Milliseconds of an iteration and of the program of 2022 stand in docs/performance.md."""
+    performance = (ROOT / "docs" / "performance.md").read_text()
+    _, _, table = performance.partition("the program of 2022, same GPU, ms |\n")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.partition("\n\n")[0].splitlines()[1:]]
+    ratios = [float(row[-1]) / float(row[6]) for row in rows if row[-1]]
+    told = f"{min(ratios):.0f} to {max(ratios):.0f} times as fast"
+    assert told in performance
+    assert told in (ROOT / "README.md").read_text()

@@ -1,4 +1,4 @@
-"""What docs/your_own.md and docs/environments.md promise: the examples, the code blocks, and what mistakes are told."""
+"""What docs/your_own.md and docs/environments.md say: the examples, the code blocks, and what mistakes are told."""
 
 from __future__ import annotations
 
