@@ -6,34 +6,41 @@ from dataclasses import asdict, replace
 import torch
 
 from trot.envs.registry import make_env
-from trot.learn.agent import Agent
-from trot.learn.networks import Policy
-from trot.learn.normalizer import Normalizer
-from trot.learn.settings import ShacSettings
+from trot.learn.agent import AgentDescription
+from trot.learn.algorithms.shac import ShacSettings
 from trot.runs.folder import RunFolder
 
 SMALL = ShacSettings(actor_hidden=(16, 8))
 
 
-def make_agent(observations, actions, settings=SMALL, seed=0):
+def make_agent(observations, actions, settings=SMALL, seed=0, **changes):
     generator = torch.Generator().manual_seed(seed)
+    description = AgentDescription(
+        observations,
+        actions,
+        settings.actor_hidden,
+        settings.policy,
+        settings.initial_log_std,
+        normalize=settings.normalize_observations,
+        **changes,
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        policy = Policy(observations, actions, settings.actor_hidden, settings.policy, settings.initial_log_std)
+        agent = description.build()
         # Also what begins as ones and zeros, so that a mistake with it shows.
         with torch.no_grad():
-            for parameter in policy.parameters():
+            for parameter in agent.policy.parameters():
                 parameter.add_(0.3 * torch.randn(parameter.shape))
-    normalizer = Normalizer(observations)
     scale = torch.logspace(-1, 1, observations)
-    normalizer.update(scale * (torch.randn(100, observations, generator=generator) + 1))
-    return Agent(policy, normalizer, settings.normalize_observations)
+    agent.normalizer.update(scale * (torch.randn(100, observations, generator=generator) + 1))
+    return agent
 
 
 def make_run(root, task="cartpole", **changes):
     """The run, and the agent in its checkpoint "best"; "last" is another agent's."""
     settings = replace(SMALL, **changes)
     env = make_env(task, num_worlds=1)
+    best, last = (make_agent(env.num_observations, env.num_actions, settings, seed) for seed in (0, 1))
     run = RunFolder.create(
         root,
         task,
@@ -43,19 +50,13 @@ def make_run(root, task="cartpole", **changes):
             "preset": "tuned",
             "seed": 0,
             "device": "cpu",
-            "shac": asdict(settings),
-            "num_observations": env.num_observations,
-            "num_actions": env.num_actions,
+            "settings": asdict(settings),
+            "agent": best.described(),
         },
     )
-    best, last = (make_agent(env.num_observations, env.num_actions, settings, seed) for seed in (0, 1))
-    run.save_checkpoint("best", {"agent": parts(best)})
-    run.save_checkpoint("last", {"agent": parts(last), "iteration": 7})
+    run.save_checkpoint("best", {"agent": best.saved()})
+    run.save_checkpoint("last", {"agent": last.saved(), "iteration": 7})
     return run, best
-
-
-def parts(agent):
-    return {"policy": agent.policy.state_dict(), "normalizer": agent.normalizer.state_dict()}
 
 
 def rewrite_settings(run, change):

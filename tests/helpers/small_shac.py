@@ -6,8 +6,7 @@ import numpy as np
 import torch
 
 import trot
-from trot.learn.algorithms.shac import METRICS, Shac
-from trot.learn.settings import resolve
+from trot.learn.algorithms import find_algorithm
 
 SMALL = {
     "num_worlds": 4,
@@ -23,8 +22,11 @@ FALLS, RUNS_OUT_OF_TIME = 1, 2
 
 
 def learner(seed=0, algo="shac", **changes):
-    settings = replace(resolve("hopper", algo), **(SMALL | changes))
-    return Shac(trot.make_env("hopper", settings.num_worlds, dtype=torch.float64, seed=seed), settings, seed)
+    algorithm = find_algorithm(algo)
+    settings = replace(algorithm.resolve("hopper"), **(SMALL | changes))
+    return algorithm.learner(
+        trot.make_env("hopper", settings.num_worlds, dtype=torch.float64, seed=seed), settings, seed
+    )
 
 
 def run(shac, iterations=3):
@@ -36,7 +38,7 @@ def run(shac, iterations=3):
 def prepared(after=2, falls=True, time_out=True, **changes):
     """After some iterations, so that target critic, critic and statistics all differ from how they began."""
     shac = run(learner(**changes), after)
-    start = shac.start.clone()
+    start = shac.env.window_start.clone()
     if falls:
         # Lies in the air and drops below the limit in the third step.
         start.joint_q[FALLS, 1:3], start.joint_qd[FALLS, 1] = torch.tensor([-0.3, 1.5]), -3.0
@@ -44,15 +46,13 @@ def prepared(after=2, falls=True, time_out=True, **changes):
         start.clock[RUNS_OUT_OF_TIME] = shac.env.episode_length - 3
     shac.env.worlds = start
     shac.env.place(shac.env.state)
-    shac.start.copy_(shac.env.worlds)
-    shac.env.worlds = shac.start
+    shac.env.end_window()
     return shac
 
 
 def end_soon(shac, worlds, steps):
     """Let these worlds run out of time in the given step of the next window, counted from 1."""
-    shac.start.clock[worlds] = shac.env.episode_length - steps
-    shac.env.worlds = shac.start
+    shac.env.window_start.clock[worlds] = shac.env.episode_length - steps
 
 
 def copies(module):
@@ -64,7 +64,7 @@ def same(first, second):
 
 
 def metrics(shac):
-    return dict(zip(METRICS, shac.metrics.tolist(), strict=True))
+    return dict(zip(shac.all_columns(), shac.metrics.tolist(), strict=True))
 
 
 def normalised(observation, mean, variance):

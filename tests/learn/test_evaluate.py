@@ -2,15 +2,17 @@
 
 import pytest
 import torch
-from made_run import make_agent, make_run, parts, rewrite_settings
+from made_run import make_agent, make_run, rewrite_settings
 
 from trot import cli
 from trot.envs.registry import make_env
 from trot.envs.start import Start
 from trot.envs.tasks.hopper import Hopper
 from trot.learn import evaluate as evaluate_module
-from trot.learn.agent import load_agent, shac_settings_from
+from trot.learn.agent import load_agent
+from trot.learn.algorithms.shac import ShacSettings
 from trot.learn.evaluate import Evaluation, eval_command, evaluate
+from trot.learn.saved_settings import settings_from
 from trot.runs.folder import RunFolder
 
 
@@ -45,23 +47,39 @@ def test_an_agent_comes_back_from_disk(tmp_path, kind, normalize):
 
 
 def test_lists_become_tuples_again(cartpole):
-    assert shac_settings_from(cartpole[0].settings["shac"]).actor_hidden == (16, 8)
+    assert load_agent(cartpole[0]).description.hidden == (16, 8)
+    assert settings_from(cartpole[0].settings["settings"], ShacSettings, "SHAC").actor_hidden == (16, 8)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.pop("shac"), "lacks shac"),
-        (lambda s: s.pop("num_actions"), "lacks num_actions"),
-        (lambda s: s["shac"].pop("gamma"), "lack gamma"),
-        (lambda s: s["shac"].update(colour=1), "do not have colour"),
-        (lambda s: s["shac"].update(policy="clever"), "not 'clever'"),
-        (lambda s: s["shac"].update(gamma=2), "gamma must be between 0 and 1"),
-        (lambda s: s["shac"].update(gamma="much"), "wrong kind"),
-        (lambda s: s.update(shac=3), "must be an object"),
-        (lambda s: s["shac"].update(actor_hidden=[4, 4]), "does not fit the run's settings"),
-        (lambda s: s.update(num_observations=6), "does not fit the run's settings"),
-        (lambda s: s.update(num_observations="5"), "does not fit the run's settings"),
+        (lambda s: s.pop("gamma"), "SHAC lack gamma"),
+        (lambda s: s.update(colour=1), "SHAC do not have colour"),
+        (lambda s: s.update(policy="clever"), "policy must be one of gaussian, .* not 'clever'"),
+        (lambda s: s.update(gamma=2), "gamma must be between 0 and 1"),
+        (lambda s: s.update(gamma="much"), "wrong kind"),
+    ],
+)
+def test_settings_that_are_no_algorithms_are_named(cartpole, change, message):
+    saved = dict(cartpole[0].settings["settings"])
+    change(saved)
+    with pytest.raises(ValueError, match=message):
+        settings_from(saved, ShacSettings, "SHAC")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.pop("agent"), "lacks 'agent'"),
+        (lambda s: s["agent"].pop("num_actions"), "lack num_actions"),
+        (lambda s: s["agent"].update(colour=1), "do not have colour"),
+        (lambda s: s["agent"].update(kind="clever"), "kind must be one of gaussian, .* not 'clever'"),
+        (lambda s: s["agent"].update(activation="sine"), "activation must be one of elu, relu, silu, not 'sine'"),
+        (lambda s: s.update(agent=3), "must be an object"),
+        (lambda s: s["agent"].update(hidden=[4, 4]), "does not fit the run's settings"),
+        (lambda s: s["agent"].update(num_observations=6), "does not fit the run's settings"),
+        (lambda s: s["agent"].update(num_observations="5"), "does not describe an agent"),
     ],
 )
 def test_settings_that_describe_no_agent_are_one_line(run, change, message):
@@ -71,7 +89,7 @@ def test_settings_that_describe_no_agent_are_one_line(run, change, message):
     assert "\n" not in str(caught.value) and str(run.path) in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [{}, {"agent": 3}, {"agent": {"policy": {}}}])
+@pytest.mark.parametrize("content", [{}, {"agent": 3}, {"learner": {}}])
 def test_a_checkpoint_without_an_agent(run, content):
     run.save_checkpoint("best", content)
     with pytest.raises(ValueError, match=r"'best' of .* holds no agent"):
@@ -79,8 +97,8 @@ def test_a_checkpoint_without_an_agent(run, content):
 
 
 def test_a_checkpoint_without_some_tensors(run):
-    saved = parts(load_agent(run))
-    del saved["policy"]["log_std"]
+    saved = load_agent(run).saved()
+    del saved["policy.log_std"]
     run.save_checkpoint("best", {"agent": saved})
     with pytest.raises(ValueError, match="does not fit"):
         load_agent(run)

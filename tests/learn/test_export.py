@@ -16,8 +16,8 @@ from trot import cli
 from trot.envs.registry import make_env
 from trot.learn import export as export_module
 from trot.learn.agent import MeanPolicy, load_agent
+from trot.learn.algorithms.shac import ShacSettings
 from trot.learn.export import describe, export_agent, export_command
-from trot.learn.settings import ShacSettings
 
 FILES = {"policy.onnx", "policy.pt", "policy.json"}
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:DeprecationWarning")

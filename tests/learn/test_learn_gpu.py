@@ -7,22 +7,24 @@ import torch
 
 import trot
 from trot.cli import main
-from trot.learn.algorithms.shac import Shac
+from trot.learn.algorithms import find_algorithm
 from trot.learn.capture import fast_phases
-from trot.learn.settings import resolve
 from trot.runs.folder import RunFolder
 
 pytestmark = pytest.mark.gpu
 
 
 def learner(task, seed=0, **changes):
-    settings = replace(resolve(task), num_worlds=32, iterations=20, **changes)
-    return Shac(trot.make_env(task, settings.num_worlds, "cuda", seed), settings, seed)
+    shac = find_algorithm("shac")
+    settings = replace(shac.resolve(task), num_worlds=32, iterations=20, **changes)
+    return shac.learner(trot.make_env(task, settings.num_worlds, "cuda", seed), settings, seed)
 
 
 def tensors(shac):
     torch.cuda.synchronize()
-    return {name: tensor.detach().clone() for name, tensor in shac.named_tensors()} | {"metrics": shac.metrics.clone()}
+    return {name: tensor.clone() for name, tensor in shac.state_dict().items() if isinstance(tensor, torch.Tensor)} | {
+        "metrics": shac.metrics.clone()
+    }
 
 
 def same(first, second):
@@ -57,7 +59,7 @@ def test_a_captured_run_goes_on_from_a_saved_state():
     for _ in range(3):
         for phase in phases.values():
             phase()
-    saved = whole.state_dict()
+    saved = whole.snapshot()
     resumed = fast_phases(parts)
     parts.load_state_dict(saved)
     for _ in range(3):

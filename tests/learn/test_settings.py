@@ -5,7 +5,8 @@ from dataclasses import FrozenInstanceError, asdict, replace
 import pytest
 
 from trot.envs.registry import TASKS
-from trot.learn.settings import ShacSettings, resolve
+from trot.learn.algorithms import find_algorithm
+from trot.learn.algorithms.shac import ShacSettings
 
 ORDER = ["cartpole", "hopper", "half_cheetah", "ant", "humanoid", "muscle_humanoid"]
 
@@ -52,6 +53,12 @@ BPTT_EVERYWHERE = {
     "initial_log_std": -1.0,
     "critic": False,
 }
+
+
+def resolve(task, algo="shac", preset="tuned"):
+    return find_algorithm(algo).resolve(task, preset)
+
+
 EVERY_TASK = pytest.mark.parametrize("task", ORDER)
 
 

@@ -28,25 +28,25 @@ def test_a_gradient_that_is_not_finite_stops_the_run_and_leaves_the_networks_alo
     shac = run(learner())
     assert not shac.stopped
     poison(shac, monkeypatch)
-    networks = copies(shac.policy) + copies(shac.critic) + copies(shac.best_policy)
+    networks = copies(shac.policy) + copies(shac.critic) + copies(shac.best.agent.policy)
     for _ in range(3):
         # What would be the best policy so far.
         end_soon(shac, [0], 1)
-        shac.collected.fill_(1e6)
+        shac.episodes.collected.fill_(1e6)
         shac.iterate()
         assert shac.stopped and metrics(shac)["stopped"] == 1
-        assert same(copies(shac.policy) + copies(shac.critic) + copies(shac.best_policy), networks)
+        assert same(copies(shac.policy) + copies(shac.critic) + copies(shac.best.agent.policy), networks)
 
 
 @pytest.mark.parametrize("poison", [overflow, spoil_one_loss])
 def test_the_first_window_with_a_bad_gradient_is_kept(monkeypatch, poison):
     shac = run(learner())
-    assert (shac.offending_noise == 0).all()
+    assert (shac.bad_window.noise == 0).all()
     poison(shac, monkeypatch)
-    start = shac.start.clone()
+    start = shac.env.window_start.clone()
     shac.iterate()
     noise = shac.noise.clone()
     run(shac, 2)
-    assert shac.offending_noise.equal(noise) and not shac.noise.equal(noise)
-    assert same(shac.offending_start.tensors().values(), start.tensors().values())
-    assert not shac.start.joint_q.equal(start.joint_q)
+    assert shac.bad_window.noise.equal(noise) and not shac.noise.equal(noise)
+    assert same(shac.bad_window.start().values(), start.tensors().values())
+    assert not shac.env.window_start.joint_q.equal(start.joint_q)

@@ -21,7 +21,7 @@ def loss_at(shac, saved, change):
 @pytest.mark.parametrize(("falls", "time_out"), [(False, False), (True, False), (False, True), (True, True)])
 def test_the_gradient_of_the_loss_against_differences(policy, falls, time_out):
     shac = prepared(falls=falls, time_out=time_out, policy=policy)
-    saved = shac.state_dict()
+    saved = shac.snapshot()
     shac.rollout()
     ends = shac.window.done.nonzero().tolist()
     assert ends == [[2, world] for world, happens in ((FALLS, falls), (RUNS_OUT_OF_TIME, time_out)) if happens]
@@ -50,7 +50,7 @@ def test_no_gradient_reaches_back_into_the_last_window():
 def loss_again(shac, noise, critic):
     """From the same start with the same noise, with accumulators g and R for each world."""
     env, gamma, (steps, worlds) = shac.env, shac.settings.gamma, noise.shape[:2]
-    mean, variance = shac.normalizer.mean, shac.normalizer.variance
+    mean, variance = shac.agent.normalizer.mean, shac.agent.normalizer.variance
     g, total, loss = [1.0] * worlds, [0.0] * worlds, 0.0
     observation = env.worlds.observation
     for t in range(steps):
@@ -72,7 +72,7 @@ def loss_again(shac, noise, critic):
 @pytest.mark.parametrize(("falls", "time_out"), [(False, False), (True, False), (False, True), (True, True)])
 def test_the_loss_is_minus_the_mean_return_with_values_of_the_target_critic(falls, time_out):
     shac = prepared(falls=falls, time_out=time_out)
-    saved = shac.state_dict()
+    saved = shac.snapshot()
     shac.rollout()
     loss, noise = shac.window.loss.item(), shac.noise
     assert int(shac.window.done.sum()) == falls + time_out
@@ -86,7 +86,7 @@ def test_values_are_0_after_a_fall_and_those_of_the_last_observation_after_a_tim
     shac = prepared()
     record = watched(shac)
     shac.rollout()
-    mean, variance = shac.normalizer.mean, shac.normalizer.variance
+    mean, variance = shac.agent.normalizer.mean, shac.agent.normalizer.variance
     for t, (observation, _, terminated, truncated, info) in enumerate(record):
         assert bool(terminated[FALLS]) == bool(truncated[RUNS_OUT_OF_TIME]) == (t == 2)
         value = shac.target_critic(normalised(info["final_obs"], mean, variance))
@@ -131,7 +131,7 @@ def test_each_window_has_noise_of_its_own():
 def test_without_a_critic_there_are_no_values_and_no_fit(algo):
     shac = prepared(algo=algo)
     critics = copies(shac.critic) + copies(shac.target_critic)
-    saved = shac.state_dict()
+    saved = shac.snapshot()
     shac.rollout()
     assert (shac.window.next_value == 0).all()
     loss, noise = shac.window.loss.item(), shac.noise
@@ -143,4 +143,4 @@ def test_without_a_critic_there_are_no_values_and_no_fit(algo):
     shac.iterate()
     assert same(copies(shac.critic) + copies(shac.target_critic), critics)
     assert not same(copies(shac.policy), policy) and metrics(shac)["value_loss"] == 0
-    assert all(state["step"] == 0 for state in shac.critic_optimizer.state.values())
+    assert all((tensor == 0).all() for tensor in shac.critic_optimizer.buffers())

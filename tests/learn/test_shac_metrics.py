@@ -5,6 +5,7 @@ import pytest
 import torch
 from small_shac import FALLS, copies, end_soon, learner, metrics, prepared, same, vector, watched
 
+from trot.learn import episodes as episodes_module
 from trot.learn.algorithms import shac as shac_module
 
 
@@ -21,12 +22,12 @@ def running_mean(batches, window):
 
 
 def test_about_a_hundred_episodes_count():
-    assert shac_module.RETURN_WINDOW == 100
+    assert episodes_module.RETURN_WINDOW == 100
 
 
 @pytest.mark.parametrize("window", [3, 5, 100])
 def test_running_means_of_returns_and_lengths(monkeypatch, rng, window):
-    monkeypatch.setattr(shac_module, "RETURN_WINDOW", window)
+    monkeypatch.setattr(episodes_module, "RETURN_WINDOW", window)
     shac = learner()
     record = watched(shac)
     returns, lengths, collected, age = [], [], np.zeros(4), np.zeros(4)
@@ -65,10 +66,10 @@ def test_more_episodes_at_once_than_the_window_holds():
 
 def test_the_best_policy_is_kept_exactly_when_the_running_mean_improves(monkeypatch):
     # So that the mean goes down as well as up within a few iterations.
-    monkeypatch.setattr(shac_module, "RETURN_WINDOW", 2)
+    monkeypatch.setattr(episodes_module, "RETURN_WINDOW", 2)
     shac = learner()
     best, improvements = -np.inf, []
-    kept = copies(shac.best_policy) + copies(shac.best_normalizer)
+    kept = copies(shac.best.agent.policy) + copies(shac.best.agent.normalizer)
     for iteration in range(14):
         if iteration % 4 != 0:
             end_soon(shac, [iteration % 3], 1 + iteration % 6)
@@ -77,9 +78,9 @@ def test_the_best_policy_is_kept_exactly_when_the_running_mean_improves(monkeypa
         improved = metrics(shac)["episodes"] > 0 and now > best
         if improved:
             # As they are at the end of the iteration.
-            best, kept = now, copies(shac.policy) + copies(shac.normalizer)
+            best, kept = now, copies(shac.policy) + copies(shac.agent.normalizer)
         improvements.append(improved)
-        assert same(copies(shac.best_policy) + copies(shac.best_normalizer), kept)
+        assert same(copies(shac.best.agent.policy) + copies(shac.best.agent.normalizer), kept)
         assert metrics(shac)["best_return"] == best
     # Before the first episode ended there is nothing to be better than.
     assert improvements[0] is False and 2 <= sum(improvements) < 12 - 2
@@ -87,7 +88,7 @@ def test_the_best_policy_is_kept_exactly_when_the_running_mean_improves(monkeypa
 
 def test_adjoints_are_the_gradients_by_the_states_after_each_step(monkeypatch):
     shac = prepared()
-    saved, record = shac.state_dict(), watched(shac)
+    saved, record = shac.snapshot(), watched(shac)
     shac.rollout()
     tensors = [part for *_, info in record for part in (info["final_state"].joint_q, info["final_state"].joint_qd)]
     gradients = torch.autograd.grad(shac.window.loss, tensors, retain_graph=True)
@@ -125,7 +126,7 @@ def test_metrics_of_a_window():
 
 def test_blow_ups_are_counted_and_do_not_stop_learning():
     shac = prepared(falls=False, time_out=False)
-    shac.start.joint_qd[0] = 1e7
+    shac.env.window_start.joint_qd[0] = 1e7
     shac.iterate()
     found = metrics(shac)
     assert found["faults"] == 1 and found["stopped"] == 0 and np.isfinite(list(found.values())[:-2]).all()

@@ -7,9 +7,9 @@ from small_shac import end_soon, learner, metrics, prepared, run
 
 
 def everything(shac):
-    return {name: tensor.detach().clone() for name, tensor in shac.named_tensors()} | {
+    return {name: value for name, value in shac.snapshot().items() if isinstance(value, torch.Tensor)} | {
         "metrics": shac.metrics.clone(),
-        **{f"start.{name}": tensor.clone() for name, tensor in shac.start.tensors().items()},
+        **{f"start.{name}": tensor.clone() for name, tensor in shac.env.window_start.tensors().items()},
     }
 
 
@@ -23,7 +23,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one():
     # An episode ends before the run is saved, another one in the third window after that.
     end_soon(shac, [3], 15)
     file = io.BytesIO()
-    torch.save(shac.state_dict(), file)
+    torch.save(shac.snapshot(), file)
     episodes = metrics(shac)["episodes"]
     run(shac)
     assert 0 < episodes < metrics(shac)["episodes"]
@@ -36,7 +36,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one():
 
 def test_what_is_saved_does_not_change_with_the_run():
     shac = run(learner(), 1)
-    saved, before = shac.state_dict(), everything(shac)
+    saved, before = shac.snapshot(), everything(shac)
     run(shac)
     shac.load_state_dict(saved)
     before.pop("metrics")
@@ -49,7 +49,9 @@ def test_same_seed_same_bits():
     torch.manual_seed(123)
     assert differing(everything(run(prepared(after=0))), first) == []
     changed = differing(everything(run(prepared(after=0, seed=1))), first)
-    assert {"policy.log_std", "policy.network.0.weight", "critic.network.0.weight", "metrics"} <= set(changed)
+    assert {"agent.policy.log_std", "agent.policy.network.0.weight", "critic.network.0.weight", "metrics"} <= set(
+        changed
+    )
 
 
 def test_a_learner_leaves_pytorchs_own_random_numbers_alone():

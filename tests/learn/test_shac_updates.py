@@ -35,7 +35,7 @@ def test_the_policy_takes_one_step_of_adam_on_the_clipped_gradient(max_grad_norm
     shac = learner(max_grad_norm=max_grad_norm, lr_decay=lr_decay, iterations=5)
     adam = AdamByHand(shac.settings)
     for iteration in range(5):
-        saved = shac.state_dict()
+        saved = shac.snapshot()
         shac.rollout()
         gradient = vector(shac.policy_gradient())
         parameters = list(shac.policy.parameters())
@@ -98,7 +98,7 @@ def test_learning_rates_never_fall_below_the_last():
     """Also where a run goes on for longer than was planned."""
     shac = run(learner(iterations=2), 4)
     for optimizer in (shac.policy_optimizer, shac.critic_optimizer):
-        assert optimizer.param_groups[0]["lr"].item() == pytest.approx(1e-5, rel=1e-4)
+        assert optimizer.rate.item() == pytest.approx(1e-5, rel=1e-4)
 
 
 def test_the_target_critic_moves_once_after_the_fit():
@@ -126,30 +126,30 @@ def test_statistics_are_frozen_in_a_window_and_then_take_in_all_its_observations
         if iteration == 1:
             # Ends inside a window: it is the new episode's first observation that counts.
             end_soon(shac, [0, 3], 2)
-        mean, variance = shac.normalizer.mean.clone(), shac.normalizer.variance.clone()
-        first = shac.start.observation.clone()
+        mean, variance = shac.agent.normalizer.mean.clone(), shac.agent.normalizer.variance.clone()
+        first = shac.env.window_start.observation.clone()
         shac.rollout()
         shac.improve_policy()
         shac.fit_critic()
-        assert shac.normalizer.mean.equal(mean) and shac.normalizer.variance.equal(variance)
+        assert shac.agent.normalizer.mean.equal(mean) and shac.agent.normalizer.variance.equal(variance)
         seen = torch.stack([first] + [observation.detach() for observation, *_ in record])
         torch.testing.assert_close(shac.window.inputs, normalised(seen[:-1], mean, variance), rtol=1e-12, atol=1e-12)
         shac.finish()
-        assert shac.start.observation.equal(seen[-1])
+        assert shac.env.window_start.observation.equal(seen[-1])
         # Seven batches of a window of six steps: the observation between two windows counts in both.
         rows.append(seen.reshape(-1, shac.env.num_observations).numpy())
         everything = np.concatenate(rows)
         count = len(everything) + 1e-4
         assert len(everything) == 28 * (iteration + 1)
         expected = everything.sum(axis=0) / count
-        np.testing.assert_allclose(shac.normalizer.mean, expected, rtol=1e-10)
+        np.testing.assert_allclose(shac.agent.normalizer.mean, expected, rtol=1e-10)
         squares = ((everything - expected) ** 2).sum(axis=0) + 1e-4 * (1 + expected**2)
-        np.testing.assert_allclose(shac.normalizer.variance, squares / count, rtol=1e-10)
+        np.testing.assert_allclose(shac.agent.normalizer.variance, squares / count, rtol=1e-10)
 
 
 def test_without_normalisation_the_policy_sees_observations_as_they_are():
     shac = prepared(normalize_observations=False)
-    first, record = shac.start.observation.clone(), watched(shac)
+    first, record = shac.env.window_start.observation.clone(), watched(shac)
     shac.rollout()
     assert shac.window.inputs.equal(torch.stack([first] + [observation.detach() for observation, *_ in record[:-1]]))
     value = shac.target_critic(torch.stack([info["final_obs"] for *_, info in record]))

@@ -43,9 +43,9 @@ def test_a_run_folder_holds_settings_machine_metrics_and_checkpoints(tmp_path):
     run = train(tmp_path, "--seed", "3", "--actor-lr", "1e-3")
     assert run.settings["task"] == "hopper" and run.settings["algo"] == "shac" and run.settings["seed"] == 3
     # Given on the command line, tuned for the task, and general.
-    assert run.settings["shac"]["actor_lr"] == 1e-3
-    assert run.settings["shac"]["critic_lr"] == 2e-4
-    assert run.settings["shac"]["gamma"] == 0.99
+    assert run.settings["settings"]["actor_lr"] == 1e-3
+    assert run.settings["settings"]["critic_lr"] == 2e-4
+    assert run.settings["settings"]["gamma"] == 0.99
     assert "torch" in (run.path / "machine.json").read_text()
     rows = run.read_metrics()
     assert [row["iteration"] for row in rows] == list(range(1, 13))
@@ -154,7 +154,7 @@ def test_a_gradient_that_is_not_finite_stops_the_run_and_can_be_replayed(tmp_pat
     assert run.read_metrics()[-1]["stopped"] == 1
     # What was learned before the bad window is still there, and sound.
     saved = run.load_checkpoint("last")
-    assert saved["iteration"] == 4 and all(t.isfinite().all() for t in saved["agent"]["policy"].values())
+    assert saved["iteration"] == 4 and all(t.isfinite().all() for t in saved["agent"].values())
 
 
 def test_stop_at_ends_a_run_that_is_good_enough(tmp_path):
@@ -198,11 +198,11 @@ def test_an_unknown_setting_suggests_the_nearest(capsys):
 
 
 def test_settings_come_from_task_algorithm_and_preset():
-    assert parse_settings(["ant"]).shac.critic_lr == 2e-3
-    assert parse_settings(["ant", "--preset", "general"]).shac.critic_lr == 5e-4
+    assert parse_settings(["ant"]).settings.critic_lr == 2e-3
+    assert parse_settings(["ant", "--preset", "general"]).settings.critic_lr == 5e-4
     bptt = parse_settings(["ant", "--seed", "2", "--algo", "bptt", "--num-worlds", "8"])
-    assert (bptt.shac.horizon, bptt.shac.critic, bptt.shac.num_worlds, bptt.seed) == (128, False, 8, 2)
-    assert parse_settings(["my_task.py:Walker"]).shac.num_worlds == 64
+    assert (bptt.settings.horizon, bptt.settings.critic, bptt.settings.num_worlds, bptt.seed) == (128, False, 8, 2)
+    assert parse_settings(["my_task.py:Walker"]).settings.num_worlds == 64
     assert parse_settings(["ant", "--randomize.mass", "0.8", "1.2"]).randomize.mass == (0.8, 1.2)
 
 

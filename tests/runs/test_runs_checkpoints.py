@@ -205,6 +205,9 @@ def test_leftovers_of_killed_writers_go_and_those_of_living_ones_stay(run):
     long_ago = new.stat().st_mtime - 3600
     for file in (old, old_metrics, run.path / "checkpoints" / "last.pt", run.path / "settings.json"):
         os.utime(file, (long_ago, long_ago))
-    opened = RunFolder.open(run.path)
+    # A reader changes nothing; who goes on with the run clears away.
+    RunFolder.open(run.path)
+    assert old.exists() and old_metrics.exists() and new.exists()
+    opened = RunFolder.reopen(run.path)
     assert (old.exists(), old_metrics.exists(), new.exists()) == (False, False, True)
     assert opened.load_checkpoint() == {"iteration": 1}

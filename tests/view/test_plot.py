@@ -9,11 +9,12 @@ from matplotlib.colors import to_rgba
 from PIL import Image
 
 from trot import cli
-from trot.learn.algorithms.shac import METRICS, STEEP
+from trot.learn.algorithms.shac import Shac
+from trot.learn.gradient_health import STEEP
 from trot.runs.folder import RunFolder
 from trot.view.plots import figures
-from trot.view.plots.curves import HEALTH_COLUMNS, load_runs, timing
-from trot.view.plots.figures import COLOURS, DASHES, STEEP_ADJOINT, line_style, style_slots
+from trot.view.plots.curves import HEALTH_COLUMNS, HEALTH_COLUMNS_OF_SOME, load_runs, timing
+from trot.view.plots.figures import COLOURS, DASHES, line_style, style_slots
 from trot.view.plots.plot import plot_command
 
 
@@ -23,12 +24,19 @@ def any_machine(monkeypatch):
     monkeypatch.setattr("trot.runs.folder.describe_machine", dict)
 
 
+LABELS = {"shac": "SHAC", "bptt": "BPTT"}
+
+
 def make_run(root, returns, task="ant", algo="shac", seed=0, steps=100, seconds=1.0, name=None, **columns):
     """A run with one row per return, every so many steps and seconds; None: no episode has finished yet."""
-    run = RunFolder.create(root, name or f"{task}-{algo}-{seed}", {"task": task, "algo": algo, "seed": seed})
+    run = RunFolder.create(
+        root,
+        name or f"{task}-{algo}-{seed}",
+        {"task": task, "algo": algo, "seed": seed, "label": LABELS.get(algo, algo)},
+    )
     rows = []
     for index, value in enumerate(returns):
-        row = dict.fromkeys(METRICS, 0.0)
+        row = dict.fromkeys(Shac.all_columns(), 0.0)
         row |= {"episode_return": 0.0 if value is None else value, "episodes": 0.0 if value is None else 1.0}
         row |= {key: values[index] for key, values in columns.items()}
         number = index + 1
@@ -251,11 +259,11 @@ def test_health(tmp_path, drawn):
     assert list(norm.lines[0].get_ydata()) == values["gradient_norm"] and list(norm.lines[0].get_xdata()) == [1, 2, 3]
     for line, step in zip(adjoint.lines, ("first", "median", "last"), strict=False):
         assert list(line.get_ydata()) == values[f"adjoint_{step}"]
-    assert adjoint.get_yscale() == "log" and set(adjoint.lines[3].get_ydata()) == {STEEP_ADJOINT} == {STEEP}
+    assert adjoint.get_yscale() == "log" and set(adjoint.lines[3].get_ydata()) == {STEEP}
     assert list(steep.lines[0].get_ydata()) == [0, 50, 25] and steep.get_ylabel() == "Steep worlds (%)"
     assert list(faults.lines[0].get_ydata()) == [0, 0, 2] and faults.get_xlabel() == "Iteration"
     assert legend_texts(figure) == ["first", "median", "last", "steep from here"]
-    assert set(HEALTH_COLUMNS) <= {"iteration", *METRICS}
+    assert {*HEALTH_COLUMNS, *HEALTH_COLUMNS_OF_SOME} <= {"iteration", *Shac.all_columns()}
 
 
 def test_health_names_where_the_gradient_failed(tmp_path, drawn):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -75,7 +74,7 @@ def _capture(learner: Learner, phase: Phase, pool: Any, stream: torch.cuda.Strea
 
 def _warm_up(learner: Learner) -> None:
     """One iteration that leaves no trace: kernels are loaded on first use, and a capture cannot wait for that."""
-    saved = copy.deepcopy(learner.state_dict())
+    saved = learner.snapshot()
     side = _new_stream(learner)
     side.wait_stream(torch.cuda.current_stream(learner.device))
     with torch.cuda.stream(side):

@@ -160,6 +160,10 @@ class Learner(nn.Module, ABC):
             torch.default_generator.manual_seed(self.seed)
             yield
 
+    def snapshot(self) -> dict[str, Any]:
+        """state_dict() as a copy on the CPU: with it a run goes on bit for bit, whatever happens here meanwhile."""
+        return {name: _copied(value) for name, value in self.state_dict().items()}
+
     def get_extra_state(self) -> dict[str, Any]:
         """What state_dict() holds besides tensors of this module: the worlds, and where random numbers stand."""
         return {"env": self.env.get_state(), "generator": self.generator.get_state()}
@@ -168,6 +172,12 @@ class Learner(nn.Module, ABC):
         """The way back, for load_state_dict()."""
         self.env.set_state(state["env"])
         self.generator.set_state(state["generator"].cpu())
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().cpu().clone()
+    return {name: _copied(part) for name, part in value.items()} if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True)

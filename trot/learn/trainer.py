@@ -134,7 +134,7 @@ class Trainer:
     def _save(self, finished: bool) -> None:
         content = {
             "agent": self.learner.agent.saved(),
-            "learner": self.learner.state_dict(),
+            "learner": self.learner.snapshot(),
             "iteration": self.iteration,
             "seconds": time.monotonic() - self.began,
             "finished": finished,
