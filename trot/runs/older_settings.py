@@ -1,0 +1,24 @@
+"""settings.json as earlier versions wrote it, in today's form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+LABELS = {"shac": "SHAC", "shac-no-critic": "SHAC without critic", "bptt": "BPTT"}
+"""All that the first version knew."""
+
+
+def upgraded_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as today's version writes them, whichever version wrote these. What is broken stays as it is."""
+    given = settings.get("shac")
+    if not isinstance(given, dict):
+        return settings
+    renamed = {"hidden": "actor_hidden", "kind": "policy", "initial_log_std": "initial_log_std"}
+    renamed["normalize"] = "normalize_observations"
+    upgraded = {name: value for name, value in settings.items() if name != "shac"}
+    upgraded |= {"settings": given, "label": LABELS.get(str(settings.get("algo")), str(settings.get("algo")))}
+    sizes = {name: upgraded.pop(name) for name in ("num_observations", "num_actions") if name in upgraded}
+    if len(sizes) == 2 and given.keys() >= set(renamed.values()):
+        described = {name: given[old] for name, old in renamed.items()}
+        upgraded["agent"] = {**sizes, **described, "activation": "elu", "layer_norm": True}
+    return upgraded
