@@ -6,8 +6,8 @@ import sys
 import pytest
 from run_contents import SETTINGS, rows
 
-from trot.runs.listing import list_command, list_runs, print_runs
 from trot.runs.folder import RunFolder
+from trot.runs.listing import list_command, list_runs, print_runs
 
 
 @pytest.fixture

@@ -79,7 +79,8 @@ trot.runs.folder.describe_machine, os.fsync = dict, lambda descriptor: None
 def create(seed):
     for number in range(100):
         barrier.wait(timeout=60)
-        run = trot.runs.folder.RunFolder.create(sys.argv[1], f"run{number}", {"task": "ant", "algo": "shac", "seed": seed})
+        settings = {"task": "ant", "algo": "shac", "seed": seed}
+        run = trot.runs.folder.RunFolder.create(sys.argv[1], f"run{number}", settings)
         print(f"{run.path.name} {seed}\\n", end="", flush=True)
 
 context = multiprocessing.get_context("fork")

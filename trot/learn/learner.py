@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from trot.envs.env import Env
-from trot.learn.agent import Agent
+from trot.learn.agent import Agent, AgentDescription
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.episodes import BestAgent, Episodes
 from trot.learn.torch_threads import one_torch_thread
@@ -100,6 +100,12 @@ class Learner(nn.Module, ABC):
         """The last iteration's row, in the order of all_columns()."""
         env.reset()
         env.end_window()
+
+    def make_agent(self, description: AgentDescription) -> None:
+        """A new agent, and the copy that keeps its best form. Inside seeded(), for weights that the seed decides."""
+        self.agent, best = (description.build(self.device, self.env.dtype) for _ in range(2))
+        best.load_state_dict(self.agent.state_dict())
+        self.best = BestAgent(best.requires_grad_(False), self.episodes.mean_return)
 
     @abstractmethod
     def phases(self) -> tuple[Phase, ...]:

@@ -24,7 +24,6 @@ from torch import Tensor
 from trot.envs.env import Env
 from trot.learn.agent import AgentDescription
 from trot.learn.bad_window import BadWindow, Trace
-from trot.learn.episodes import BestAgent
 from trot.learn.gradient_health import STEEP
 from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase, require_at_least_one
 from trot.learn.networks import Critic, Policy, PolicyKind, move_towards
@@ -153,14 +152,12 @@ class Shac(Learner):
         super().__init__(env, settings, seed)
         self.settings = settings
         with self.seeded():
-            self.agent, best = (settings.agent(env).build(self.device, env.dtype) for _ in range(2))
+            self.make_agent(settings.agent(env))
             self.critic, self.target_critic = (
                 Critic(env.num_observations, settings.critic_hidden).to(self.device, env.dtype) for _ in range(2)
             )
-        for copy, original in ((best, self.agent), (self.target_critic, self.critic)):
-            copy.load_state_dict(original.state_dict())
-            copy.requires_grad_(False)
-        self.best = BestAgent(best, self.episodes.mean_return)
+        self.target_critic.load_state_dict(self.critic.state_dict())
+        self.target_critic.requires_grad_(False)
         self._policy_parameters: list[Tensor] = list(self.policy.parameters())
         self._critic_parameters: list[Tensor] = list(self.critic.parameters())
         self._critic_before = [parameter.detach().clone() for parameter in self._critic_parameters]
