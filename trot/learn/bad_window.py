@@ -53,7 +53,7 @@ def _run_again(saved: dict[str, Any], dtype: torch.dtype) -> str:
     shac = Shac(env, settings)
     for name in MODULES:
         getattr(shac, name).load_state_dict(saved["modules"][name])
-    shac.start.copy_(type(shac.start)(**saved["start"]))
+    shac.start.copy_(type(shac.start).from_saved(saved["start"]))
     shac.rollout(saved["noise"].to(dtype))
     bad_reward = ~shac.window.reward.isfinite()
     if bool(bad_reward.any()):

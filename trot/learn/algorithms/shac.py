@@ -168,7 +168,7 @@ class Shac:
             moves.append(env.advance(actions[-1]))
             observation = moves[-1].observation
             seen.append(observation)
-        states = [move.final_state for move in moves]
+        states: list[State] = [move.final_state for move in moves]
         # Rewards, and values too, of all steps at once: many times fewer operations than step by step.
         reward, fell = env.rewards(moves), torch.stack([move.terminated for move in moves])
         done = fell | torch.stack([move.truncated for move in moves])
@@ -344,11 +344,13 @@ class Shac:
     @torch.no_grad()
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Overwrite everything in place."""
-        for name, tensor in self.named_tensors():
-            tensor.copy_(saved["tensors"][name])
         self.env.set_state(saved["env"])
         self.start.copy_(self.env.worlds)
         self.env.worlds = self.start
+        for name, tensor in self.named_tensors():
+            # What has no columns need not be there: earlier versions had no memory to save.
+            if tensor.numel():
+                tensor.copy_(saved["tensors"][name])
         self.generator.set_state(saved["generator"].cpu())
 
 

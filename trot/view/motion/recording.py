@@ -49,7 +49,7 @@ def record_env(env: Env, agent: Agent | None, steps: int, seed: int, noise: bool
             observation, _, terminated, truncated, info = env.step(action)
             states.append(info["final_state"])
             actions.append(action)
-            controls.append(env.task.control(action).clamp(lower, upper))
+            controls.append(info["control"].clamp(lower, upper))
             for name, values in info["reward_terms"].items():
                 terms.setdefault(name, [torch.zeros_like(values)]).append(values)
             ended.append(terminated | truncated)
