@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from trot.envs.env import Env as Env
     from trot.envs.randomize import Randomize as Randomize
     from trot.envs.registry import make_env as make_env
+    from trot.envs.situation import Situation as Situation
     from trot.envs.start import Start as Start
     from trot.envs.task import Task as Task
     from trot.sim.diagnose import check_finite as check_finite
@@ -30,6 +31,7 @@ _HOMES = {
     "trot.envs.env": ("Env",),
     "trot.envs.randomize": ("Randomize",),
     "trot.envs.registry": ("make_env",),
+    "trot.envs.situation": ("Situation",),
     "trot.envs.start": ("Start",),
     "trot.envs.task": ("Task",),
     "trot.sim.diagnose": ("check_finite",),

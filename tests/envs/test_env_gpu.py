@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from tasks_with_memory import COMMANDED
 
 import trot
 from trot.envs.registry import TASKS
 
 pytestmark = pytest.mark.gpu
 
-ALL = pytest.mark.parametrize("name", list(TASKS))
+ALL = pytest.mark.parametrize("name", [*TASKS, COMMANDED])
 
 
 def random_actions(env, steps, seed=1):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from made_run import make_run
+from tasks_with_memory import COMMANDED
 
 from trot.envs.registry import make_env
 from trot.sim.load import load_model
@@ -106,6 +107,12 @@ def test_frames_are_those_of_a_plain_loop(tmp_path):
         total = sum(values[frame] for values in recorded.reward_terms.values())
         np.testing.assert_allclose(total, reward.numpy(), rtol=1e-5, atol=1e-5)
     assert ends, "no episode ended, so no reset was compared"
+
+
+def test_a_servo_task_is_recorded_with_its_controls():
+    motion = record(COMMANDED, agent="random", steps=5, seed=2)
+    assert motion.control.shape == (6, 1, 3)
+    assert abs(motion.control[1:]).max() <= 1 and not (motion.control[1:] == motion.action[1:]).any()
 
 
 def test_frame_before_a_new_episode_is_the_fall(hops):

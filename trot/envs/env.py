@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trot.envs.dry_run import dry_run
 from trot.envs.fault import Fault
 from trot.envs.guard import Physics, guarded_step, surely_all
 from trot.envs.randomize import Randomize
-from trot.envs.task import Task
+from trot.envs.situation import Situation, as_columns, require_same_memory
+from trot.envs.task import Task, control_sees_state
 from trot.envs.worlds import Starts, Worlds
 from trot.sim.build import SCALARS, Variant
 from trot.sim.launch import launcher
@@ -34,15 +36,19 @@ class Move:
     """What the next action is to answer: a new episode's first where this step ended one."""
     action: Tensor
     """As it was carried out."""
+    control: Tensor
+    """What the task made of the action."""
     sound: Tensor
     """(num_worlds, 1) False where a world blew up."""
     all_sound: bool
     """Whether that is known to hold everywhere; the GPU is never asked."""
-    final_state: State
+    memory: Tensor
+    """What the task remembered during the step, part beside part: the reward sees it, final_obs what came after."""
+    final_state: Situation
     """Before any reset, as are the following."""
     final_obs: Tensor
     measured: Any
-    """What the task measured of final_state."""
+    """What the task measured of final_state, with the memory of the step."""
     terminated: Tensor
     truncated: Tensor
 
@@ -82,7 +88,10 @@ class Env:
         variant = Variant(dtype, per_world_parameters=randomize is not None, store_factor=self._zero.is_cuda)
         run = launcher(task.model, variant, nominal.joint_q.device)
         self._physics = Physics(run, task.control_dt, task.substeps, nominal.joint_q, self._zero)
-        self.observation_layout = self._dry_run(nominal)
+        self._control_sees_state = control_sees_state(task)
+        layout = dry_run(task, nominal, self._zero)
+        self.observation_layout = layout.observation
+        self._memory_widths, self._nominal_memory = layout.memory, layout.nominal_memory
         self._starts: Starts | None = None
         self._used = 0
         self._starts_captured = False
@@ -102,9 +111,9 @@ class Env:
         return self.task.episode_length
 
     @property
-    def state(self) -> State:
-        """The simulator's state of every world."""
-        return State(self.worlds.joint_q, self.worlds.joint_qd)
+    def state(self) -> Situation:
+        """The simulator's state of every world, and what its task remembers."""
+        return self._situation(self.worlds.joint_q, self.worlds.joint_qd, self.worlds.memory)
 
     @property
     def worlds(self) -> Worlds:
@@ -124,7 +133,8 @@ class Env:
         self._draw_starts()
         start = self._fresh_starts(torch.ones(self.num_worlds, 1, dtype=torch.bool, device=self.device))
         rows = self.num_worlds
-        record = sum(part.shape[1] for part in (start.joint_q, start.joint_qd, start.parameter, start.strength))
+        kept = (start.joint_q, start.joint_qd, start.parameter, start.strength, start.memory)
+        record = sum(part.shape[1] for part in kept)
         worlds = Worlds(
             start.joint_q,
             start.joint_qd,
@@ -133,6 +143,7 @@ class Env:
             clock=torch.zeros(rows, 1, dtype=torch.int64, device=self.device),
             parameter=start.parameter,
             strength=start.strength,
+            memory=start.memory,
             faults=torch.zeros(rows, 1, dtype=torch.int64, device=self.device),
             last_fault=self._zero.new_zeros(rows, record + self.num_actions),
         )
@@ -145,7 +156,8 @@ class Env:
         Worlds whose episode ended start anew at once; `observation` is then the new episode's first, and
         info["final_obs"] and info["final_state"] are the old one's last. Gradients flow through everything that came
         before, but not from a new episode into the old one. info["reward_terms"] holds the named terms, info["fault"]
-        which worlds blew up in this step (reward 0, terminated, no gradient), info["faults"] how often each has so far.
+        which worlds blew up in this step (reward 0, terminated, no gradient), info["faults"] how often each has so far,
+        info["control"] what the task's control() made of the action.
         """
         move = self._advance(self._checked(action).clamp(-1, 1))
         names, terms = self._reward_terms(move.measured, move.action, move.sound, move.all_sound)
@@ -155,6 +167,7 @@ class Env:
             "reward_terms": dict(zip(names, terms.unbind(dim=1), strict=True)),
             "fault": ~move.sound.squeeze(1),
             "faults": self.worlds.faults.squeeze(1),
+            "control": move.control,
         }
         return move.observation, terms.sum(dim=1), move.terminated, move.truncated, info
 
@@ -167,30 +180,43 @@ class Env:
 
     def _advance(self, action: Tensor) -> Move:
         before = self.worlds
-        control = self.task.control(action)
-        if self.randomize is not None:
-            control = control * before.strength
+        control = self._control(action)
         joint_q, joint_qd, sound = guarded_step(
-            self._physics, before.joint_q, before.joint_qd, control, before.parameter if self.randomize else None
+            self._physics,
+            before.joint_q,
+            before.joint_qd,
+            control if self.randomize is None else control * before.strength,
+            before.parameter if self.randomize else None,
         )
         fault = ~sound
-        faults, last_fault = before.faults, before.last_fault
+        faults, last_fault, memory = before.faults, before.last_fault, before.memory
         all_sound = surely_all(sound)
         if not all_sound:
             faults, last_fault = faults + fault, self._remember_faults(before, action, sound)
             # The action may be what was not finite.
             action = torch.where(sound, action, self._zero)
+            if self._memory_widths:
+                memory = torch.where(sound, memory, self._nominal_memory)
 
-        final_state = State(joint_q, joint_qd)
-        measured = self.task.measure(final_state)
-        final_obs = _joined(self.task.observation(measured, action))
+        judged = self._situation(joint_q, joint_qd, memory)
+        measured = self.task.measure(judged)
+        final_state, final_obs, next_memory = self._look_ahead(judged, measured, action, memory)
         fallen = self.task.fallen(measured)
         terminated = fault if fallen is None else fault | fallen.reshape(-1, 1)
         clock = before.clock + self._one_step
         truncated = clock >= self._episode_length
 
         self._worlds = Worlds(
-            joint_q, joint_qd, final_obs, action, clock, before.parameter, before.strength, faults, last_fault
+            joint_q,
+            joint_qd,
+            final_obs,
+            action,
+            clock,
+            before.parameter,
+            before.strength,
+            next_memory,
+            faults,
+            last_fault,
         )
         done = terminated | truncated
         if done.is_cuda or bool(done.any()):
@@ -198,8 +224,10 @@ class Env:
         return Move(
             self._worlds.observation,
             action,
+            control,
             sound,
             all_sound,
+            memory,
             final_state,
             final_obs,
             measured,
@@ -207,9 +235,28 @@ class Env:
             truncated.squeeze(1),
         )
 
+    def _control(self, action: Tensor) -> Tensor:
+        if self._control_sees_state:
+            return self.task.control(action, self.task.measure(self.state))
+        return self.task.control(action)
+
+    def _look_ahead(
+        self, judged: Situation, measured: Any, action: Tensor, memory: Tensor
+    ) -> tuple[Situation, Tensor, Tensor]:  # fmt: skip
+        """The situation that the next action is to answer, its observation, and its memory, part beside part."""
+        changes = self.task.next_memory(measured, action) if self._memory_widths else {}
+        if changes:
+            judged = Situation(judged.joint_q, judged.joint_qd, {**judged.memory, **as_columns(changes)})
+            memory, measured = _joined(judged.memory), self.task.measure(judged)
+        return judged, _joined(self.task.observation(measured, action)), memory
+
     def rewards(self, moves: Sequence[Move]) -> Tensor:
         """(steps, worlds) what step() would have paid for each of these moves."""
-        state = State(*(torch.cat([getattr(move.final_state, q) for move in moves]) for q in ("joint_q", "joint_qd")))
+        joint_q, joint_qd = (
+            torch.cat([getattr(move.final_state, name) for move in moves]) for name in ("joint_q", "joint_qd")
+        )
+        memory = torch.cat([move.memory for move in moves]) if self._memory_widths else self._nominal_memory
+        state = self._situation(joint_q, joint_qd, memory)
         action, sound = (torch.cat([getattr(move, name) for move in moves]) for name in ("action", "sound"))
         all_sound = all(move.all_sound for move in moves)
         _, terms = self._reward_terms(self.task.measure(state), action, sound, all_sound)
@@ -234,6 +281,7 @@ class Env:
             clock=torch.where(done, self._no_step, ended.clock),
             parameter=torch.where(done, start.parameter, ended.parameter) if self.randomize else ended.parameter,
             strength=torch.where(done, start.strength, ended.strength) if self.randomize else ended.strength,
+            memory=torch.where(done, start.memory, ended.memory) if self._memory_widths else ended.memory,
             faults=ended.faults,
             last_fault=ended.last_fault,
         )
@@ -278,10 +326,17 @@ class Env:
         return self._worlds.observation
 
     def place(self, state: State, previous_action: Tensor | None = None) -> Tensor:
-        """Put every world into this state, clocks as they are; gradients flow to it. Returns the observation."""
-        worlds = self.worlds
-        for name, like in (("joint_q", worlds.joint_q), ("joint_qd", worlds.joint_qd)):
-            tensor = getattr(state, name)
+        """Put every world into this state, clocks as they are; gradients flow to it. Returns the observation.
+
+        A Situation brings its memory along; parts of it that are left out stay as they are.
+        """
+        worlds, remembered = self.worlds, self.state.memory
+        given = as_columns(state.memory) if isinstance(state, Situation) else {}
+        if unknown := given.keys() - remembered.keys():
+            raise ValueError(f"this task has no memory '{min(unknown)}'; it has: {', '.join(remembered) or 'none'}")
+        placed = {"joint_q": (state.joint_q, worlds.joint_q), "joint_qd": (state.joint_qd, worlds.joint_qd)}
+        placed |= {f"memory '{name}'": (part, remembered[name]) for name, part in given.items()}
+        for name, (tensor, like) in placed.items():
             if tensor.shape != like.shape or tensor.dtype != like.dtype or tensor.device != like.device:
                 raise ValueError(
                     f"{name} is {tuple(tensor.shape)} {tensor.dtype} on {tensor.device}; this environment needs "
@@ -289,6 +344,7 @@ class Env:
                 )
         if previous_action is None:
             previous_action = torch.zeros_like(worlds.previous_action)
+        state = Situation(state.joint_q, state.joint_qd, {**remembered, **given})
         observation = _joined(self.task.observation(self.task.measure(state), previous_action))
         rest = {
             **worlds.tensors(),
@@ -296,6 +352,7 @@ class Env:
             "joint_qd": state.joint_qd,
             "observation": observation,
             "previous_action": previous_action,
+            "memory": _joined(state.memory) if given else worlds.memory,
         }
         self._worlds = Worlds(**rest)
         return observation
@@ -306,6 +363,7 @@ class Env:
         starts = {} if self._starts is None else self._starts.tensors()
         return {
             "worlds": self.worlds.clone().tensors(),
+            "memory": dict(self._memory_widths),
             "starts": {name: tensor.clone() for name, tensor in starts.items()},
             "used": self._used,
             "generator": self.generator.get_state(),
@@ -313,7 +371,8 @@ class Env:
 
     def set_state(self, saved: dict[str, Any]) -> Tensor:
         """Go on exactly where get_state() was called. Returns the observation."""
-        worlds = Worlds(**{name: tensor.to(self.device).clone() for name, tensor in saved["worlds"].items()})
+        require_same_memory(saved.get("memory", {}), self._memory_widths, "the saved state")
+        worlds = Worlds.from_saved({name: tensor.to(self.device).clone() for name, tensor in saved["worlds"].items()})
         expected = (self.num_worlds, self.task.model.num_q)
         if tuple(worlds.joint_q.shape) != expected or worlds.joint_q.dtype != self.dtype:
             raise ValueError(
@@ -321,7 +380,8 @@ class Env:
                 f"{expected} {self.dtype}"
             )
         self._settle(worlds)
-        self._starts = Starts(**{name: tensor.to(self.device).clone() for name, tensor in saved["starts"].items()})
+        starts = {name: tensor.to(self.device).clone() for name, tensor in saved["starts"].items()}
+        self._starts = Starts.from_saved(starts)
         self._starts_captured = False
         self._used = saved["used"]
         self.generator.set_state(saved["generator"].cpu())
@@ -331,11 +391,12 @@ class Env:
         """For every world that ever blew up: the good state it last did so from, and the action. Waits for the GPU."""
         worlds = self.worlds
         widths = [worlds.joint_q.shape[1], worlds.joint_qd.shape[1], self.num_actions]
-        widths += [worlds.parameter.shape[1], worlds.strength.shape[1]]
+        widths += [worlds.parameter.shape[1], worlds.strength.shape[1], *self._memory_widths.values()]
         faults = []
         for world in worlds.faults.squeeze(1).nonzero().squeeze(1).tolist():
-            joint_q, joint_qd, action, parameter, strength = torch.split(worlds.last_fault[world].cpu(), widths)
-            faults.append(Fault(self.task.name, world, joint_q, joint_qd, action, parameter, strength))
+            joint_q, joint_qd, action, parameter, strength, *parts = torch.split(worlds.last_fault[world].cpu(), widths)
+            memory = dict(zip(self._memory_widths, parts, strict=True))
+            faults.append(Fault(self.task.name, world, joint_q, joint_qd, action, parameter, strength, memory))
         return faults
 
     def _checked(self, action: Tensor) -> Tensor:
@@ -353,8 +414,14 @@ class Env:
 
     def _remember_faults(self, before: Worlds, action: Tensor, sound: Tensor) -> Tensor:
         with torch.no_grad():
-            record = torch.cat([before.joint_q, before.joint_qd, action, before.parameter, before.strength], dim=1)
-            return torch.where(sound, before.last_fault, record)
+            first, last = (before.joint_q, before.joint_qd), (before.parameter, before.strength, before.memory)
+            return torch.where(sound, before.last_fault, torch.cat([*first, action, *last], dim=1))
+
+    def _situation(self, joint_q: Tensor, joint_qd: Tensor, memory: Tensor) -> Situation:
+        if not self._memory_widths:
+            return Situation(joint_q, joint_qd, {})
+        parts = memory.split_with_sizes(list(self._memory_widths.values()), dim=1)
+        return Situation(joint_q, joint_qd, dict(zip(self._memory_widths, parts, strict=True)))
 
     def _fresh_starts(self, done: Tensor) -> Starts:
         """A row per world, a start that was never used before in those that are done."""
@@ -374,55 +441,23 @@ class Env:
     def _draw_starts(self) -> None:
         task, model, rows = self.task, self.task.model, self.num_worlds
         count = rows * max(1, min(START_ROUNDS, STARTS_AT_ONCE // rows))
-        state = task.start.draw(model, count, self.generator if self.stochastic_start else None, self._zero)
-        previous_action = self._zero.new_zeros(count, self.num_actions)
-        observation = _joined(task.observation(task.measure(state), previous_action))
-        parameter = strength = self._zero.new_zeros(count, 0)
+        generator = self.generator if self.stochastic_start else None
+        state = task.start.draw(model, count, generator, self._zero)
+        parameter = strength = memory = self._zero.new_zeros(count, 0)
         if self.randomize is not None:
             parameter, strength = self.randomize.draw(model, count, self.generator, self._zero)
-        self._starts = Starts(state.joint_q, state.joint_qd, observation, parameter, strength)
+        if self._memory_widths:
+            memory = _joined(task.draw_memory(count, generator, self._zero))
+        start = self._situation(state.joint_q, state.joint_qd, memory)
+        previous_action = self._zero.new_zeros(count, self.num_actions)
+        observation = _joined(task.observation(task.measure(start), previous_action))
+        self._starts = Starts(state.joint_q, state.joint_qd, observation, parameter, strength, memory)
         self._starts_captured = _capturing(self.device)
         self._used = 0
-
-    @torch.no_grad()
-    def _dry_run(self, nominal: State) -> dict[str, slice]:
-        """Where each part of the observation lies; raises where the task returns something of the wrong shape."""
-        state = State(nominal.joint_q.repeat(2, 1), nominal.joint_qd.repeat(2, 1))
-        action = self._zero.new_zeros(2, self.num_actions)
-        name = type(self.task).__name__
-        measured = self.task.measure(state)
-        parts = self.task.observation(measured, action)
-        layout, begin = {}, 0
-        for part, tensor in parts.items():
-            _require(tensor, f"{name}.observation()['{part}']", (2, None))
-            width = 1 if tensor.dim() == 1 else tensor.shape[1]
-            layout[part] = slice(begin, begin + width)
-            begin += width
-        terms = self.task.reward_terms(measured, action)
-        for term, tensor in terms.items():
-            _require(tensor, f"{name}.reward_terms()['{term}']", (2, 1))
-        _require(self.task.control(action), f"{name}.control()", (2, self.task.model.num_controls))
-        fallen = self.task.fallen(measured)
-        if fallen is not None:
-            _require(fallen, f"{name}.fallen()", (2, 1))
-        if not layout or not terms:
-            raise ValueError(f"{name}.{'reward_terms' if layout else 'observation'}() is empty")
-        return layout
 
 
 def _joined(parts: dict[str, Tensor]) -> Tensor:
     return torch.cat([part.unsqueeze(1) if part.dim() == 1 else part for part in parts.values()], dim=1)
-
-
-def _require(tensor: Any, what: str, shape: tuple[int, int | None]) -> None:
-    rows, columns = shape
-    wanted = f"(num_worlds, {'width' if columns is None else columns})"
-    if not isinstance(tensor, Tensor):
-        raise ValueError(f"{what} must be a tensor {wanted}, not {type(tensor).__name__}")
-    found = (*tensor.shape, 1) if tensor.dim() == 1 else tuple(tensor.shape)
-    if len(found) != 2 or found[0] != rows or columns not in (None, found[1]):
-        shown = ", ".join("num_worlds" if size == rows else str(size) for size in tensor.shape)
-        raise ValueError(f"{what} must be {wanted}, not ({shown})")
 
 
 def _capturing(device: torch.device) -> bool:

@@ -8,7 +8,8 @@ from torch import Tensor
 from trot.envs.fault import Fault
 from trot.envs.guard import BOUND
 from trot.envs.registry import make_task
-from trot.envs.task import Task
+from trot.envs.situation import Situation, as_columns, require_same_memory, widths_of
+from trot.envs.task import Task, task_control
 from trot.sim.diagnose import check_finite
 from trot.sim.errors import NonFiniteError
 from trot.sim.model import Model
@@ -20,6 +21,8 @@ from trot.sim.step import step
 def explain_fault(fault: Fault) -> str:
     """What went wrong, in words: in the precision it happened in, and then in float64."""
     task = make_task(fault.task)
+    expected = as_columns(task.draw_memory(1, None, fault.joint_q.new_zeros(())))
+    require_same_memory(widths_of(fault.memory), widths_of(expected), f"the fault of {fault.task}")
     lines = [f"{fault.task}, world {fault.world}: {_size(fault)}"]
     for dtype in dict.fromkeys([fault.joint_q.dtype, torch.float64]):
         lines.append(f"{str(dtype).removeprefix('torch.')}: {_explain(task, fault, dtype)}")
@@ -38,7 +41,11 @@ def _explain(task: Task[object], fault: Fault, dtype: torch.dtype) -> str:
     if not bool(action.isfinite().all()):
         bad = int((~action.isfinite()).nonzero()[0, 1])
         return f"action {bad} is {float(action[0, bad])}: look at what computed it, not at the physics"
-    control = task.control(action)
+    memory = {name: part.to(dtype).unsqueeze(0) for name, part in fault.memory.items()}
+    for name, part in memory.items():
+        if not bool(part.isfinite().all()):
+            return f"memory '{name}' is {part[0].tolist()}: look at the task's next_memory(), not at the physics"
+    control = task_control(task, action, Situation(joint_q, joint_qd, memory))
     if fault.strength.numel():
         control = control * fault.strength.to(dtype)
     state, parameters = State(joint_q, joint_qd), _parameters(task.model, fault, dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ class Fault:
     """The world's own packed parameters; empty without randomised physics."""
     strength: Tensor
     """Factors on its controls; empty without randomised physics."""
+    memory: dict[str, Tensor] = field(default_factory=dict)
+    """What its task remembered, (width,) each; empty where it remembers nothing."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         torch.save({"fault": 1, **asdict(self)}, path)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
 from torch import Tensor
 
+from trot.envs.situation import Situation
 from trot.envs.start import Start
-from trot.sim.load import load_model
+from trot.sim.load import Loaded, load_if_changed
 from trot.sim.model import Model
-from trot.sim.state import State
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -70,13 +71,35 @@ class Task(ABC, Generic[Measured]):
             raise ValueError(f"{type(self).__name__} has no robot: set it to the path of an MJCF or URDF file")
         return load_once(os.fspath(self.robot), self.ground, self.floating_base)
 
-    def control(self, action: Tensor) -> Tensor:
-        """Actions, (worlds, num_actions) in [-1, 1], to the controls of the robot's actuators."""
+    def control(self, action: Tensor, *measured: Any, **named: Any) -> Tensor:
+        """Actions, (worlds, num_actions) in [-1, 1], to the controls of the robot's actuators.
+
+        Write it as control(self, action), or as control(self, action, measured) to be given what was measured of the
+        state that the step begins from, as a servo must know its angle.
+        """
         return action
 
+    def draw_memory(self, count: int, generator: torch.Generator | None, like: Tensor) -> dict[str, Tensor]:
+        """What a world remembers through an episode, drawn when it begins: a command, a goal, a phase.
+
+        Named parts, (count, width) or (count,), with the dtype and device of `like`; all of them nominal without a
+        generator. measure() finds them in state.memory, as columns.
+        """
+        return {}
+
+    def next_memory(self, measured: Measured, action: Tensor) -> dict[str, Tensor]:
+        """What is remembered from here on, after the step that `action` led to; parts left out stay as they are.
+
+        `measured`, like the reward, knows the memory that the step began with; the next observation knows this one.
+        """
+        return {}
+
     @abstractmethod
-    def measure(self, state: State) -> Measured:
-        """What observation, reward and fallen are made of, computed once. Scalars as columns, (worlds, 1)."""
+    def measure(self, state: Situation) -> Measured:
+        """What observation, reward and fallen are made of, computed once. Scalars as columns, (worlds, 1).
+
+        A task without memory may say State where this says Situation.
+        """
 
     @abstractmethod
     def observation(self, measured: Measured, previous_action: Tensor) -> dict[str, Tensor]:
@@ -91,7 +114,28 @@ class Task(ABC, Generic[Measured]):
         return None
 
 
-@functools.cache
+def control_sees_state(task: Task[Any]) -> bool:
+    """Whether the task's control() wants to be given what was measured."""
+    wanted = list(inspect.signature(task.control).parameters.values())
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    # A second argument with a default is the task's own business, unless it says that it is this.
+    return any(
+        parameter.kind in positional and (parameter.default is parameter.empty or parameter.name == "measured")
+        for parameter in wanted[1:]
+    )
+
+
+def task_control(task: Task[Any], action: Tensor, state: Situation) -> Tensor:
+    """Controls for a step that begins from this state."""
+    return task.control(action, task.measure(state)) if control_sees_state(task) else task.control(action)
+
+
+_loaded: dict[tuple[str, bool, bool], Loaded] = {}
+
+
 def load_once(robot: str, ground: bool, floating_base: bool) -> Model:
-    """Environments of the same robot share its model and so its compiled kernels."""
-    return load_model(robot, ground=ground, floating_base=floating_base)
+    """Environments of the same robot share its model and so its compiled kernels, until its files are edited."""
+    # MuJoCo's compiler takes 2 to 11 ms for the robots here; what it saves is all that comes after it.
+    key = (robot, ground, floating_base)
+    _loaded[key] = load_if_changed(robot, _loaded.get(key), ground=ground, floating_base=floating_base)
+    return _loaded[key].model

@@ -23,10 +23,17 @@ class Worlds:
     """Each world's own masses and contact constants; no columns without randomised physics."""
     strength: Tensor
     """Factors on each world's controls; no columns without randomised physics."""
+    memory: Tensor
+    """What each world's task remembers, part beside part; no columns where it remembers nothing."""
     faults: Tensor
     """(num_worlds, 1) how often the world blew up."""
     last_fault: Tensor
-    """What the last blow-up began from: joint_q, joint_qd, action, parameter, strength, side by side."""
+    """What the last blow-up began from: joint_q, joint_qd, action, parameter, strength, memory, side by side."""
+
+    @classmethod
+    def from_saved(cls, tensors: dict[str, Tensor]) -> Worlds:
+        """From what tensors() gave, by this version or by one that had no memory."""
+        return cls(**{"memory": _no_memory(tensors), **tensors})
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Worlds:
         return Worlds(**{name: change(tensor) for name, tensor in self.tensors().items()})
@@ -57,6 +64,12 @@ class Starts:
     observation: Tensor
     parameter: Tensor
     strength: Tensor
+    memory: Tensor
+
+    @classmethod
+    def from_saved(cls, tensors: dict[str, Tensor]) -> Starts:
+        """From what tensors() gave, by this version or by one that had no memory."""
+        return cls(**{"memory": _no_memory(tensors), **tensors})
 
     @property
     def count(self) -> int:
@@ -69,8 +82,12 @@ class Starts:
         return self.map(lambda tensor: tensor[first : first + count])
 
     def select(self, index: Tensor) -> Starts:
-        # Parameters have no columns where physics is the same everywhere.
+        # Parameters and memory often have no columns.
         return self.map(lambda tensor: tensor.index_select(0, index) if tensor.shape[1] else tensor[: len(index)])
 
     def tensors(self) -> dict[str, Tensor]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _no_memory(tensors: dict[str, Tensor]) -> Tensor:
+    return tensors["joint_q"].new_zeros(len(tensors["joint_q"]), 0)

@@ -37,6 +37,7 @@ def upgraded_checkpoint(saved: dict[str, Any]) -> dict[str, Any]:
         rate = torch.zeros(())
         horizon, num_worlds = tensors["bad_window.noise"].shape[:2]
         tensors |= {"policy_optimizer.rate": rate, "critic_optimizer.rate": rate}
+        tensors["bad_window.start_memory"] = tensors["bad_window.start_joint_q"][:, :0]
         tensors["steps"] = tensors["iteration"] * (horizon * num_worlds)
         others = {"env": learner["env"], "generator": learner["generator"]}
         saved = {**saved, "learner": {**tensors, "_extra_state": others}}

@@ -52,7 +52,7 @@ def _run_again(saved: dict[str, Any], dtype: torch.dtype) -> Trace:
     learner = algorithm.learner(env, settings, 0)
     # All but the worlds and where random numbers stand, which the window does not depend on.
     learner.load_state_dict(saved["learner"], strict=False)
-    env.window_start.copy_(Worlds(**saved["start"]))
+    env.window_start.copy_(Worlds.from_saved(saved["start"]))
     return learner.run_again(saved["noise"].to(dtype))
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,9 @@ __all__ = ["ModelError", "load_model"]
 LIMIT_STIFFNESS = 1e3
 """N/m or N m/rad, where a joint has no user attribute."""
 
+_MUJOCO_CLOCK = 1.0
+"""How finely MuJoCo tells the changes of a file apart, s."""
+
 _EVERY_MASK = 0x7FFFFFFF
 """A ground that touches every geom which can touch anything."""
 
@@ -34,10 +42,30 @@ def load_model(source: str | os.PathLike[str], *, floating_base: bool = False, g
     ModelError; docs/robots.md lists it.
     """
     text, path = _read(source)
-    try:
+    with _naming(path):
         return _build(*_compile(text, path, floating_base, ground), obstacles=not _is_urdf(text))
-    except ModelError as error:
-        raise ModelError(f"{path or 'robot'}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model, and what its files said."""
+
+    model: Model
+    content: bytes
+    """A digest of all that the model is made from: the file itself, what it includes, and meshes."""
+
+
+def load_if_changed(
+    source: str | os.PathLike[str], before: Loaded | None, *, floating_base: bool = False, ground: bool = False
+) -> Loaded:
+    """The robot as its files are now, as load_model() reads it; `before` itself where nothing in them has changed."""
+    text, path = _read(source)
+    with _naming(path):
+        spec, compiled = _compile(text, path, floating_base, ground)
+        content = _digest(spec, compiled, text)
+        if before is not None and before.content == content:
+            return before
+        return Loaded(_build(spec, compiled, obstacles=not _is_urdf(text)), content)
 
 
 def compile_robot(
@@ -58,9 +86,45 @@ def _compile(text: str, path: Path | None, floating_base: bool, ground: bool) ->
             _free_first_body(spec)
         if ground:
             _add_ground(spec)
-        return spec, spec.compile()
+        compiled = spec.compile()
     except ValueError as error:
         raise ModelError(str(error).strip()) from error
+    if path is not None:
+        _forget_fresh_assets(spec, path.parent)
+    return spec, compiled
+
+
+@contextlib.contextmanager
+def _naming(path: Path | None) -> Iterator[None]:
+    """Begin what is wrong with a robot by the name of its file."""
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"{path or 'robot'}: {error}") from None
+
+
+def _digest(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str) -> bytes:
+    """The same for the same robot only."""
+    content = np.empty(mujoco.mj_sizeModel(compiled), np.uint8)
+    mujoco.mj_saveModel(compiled, None, content)
+    digest = hashlib.sha256(content.tobytes())
+    user = [[list(part.userdata) for part in parts] for parts in (spec.joints, spec.geoms)]
+    digest.update(repr((_is_urdf(text), user)).encode())
+    return digest.digest()
+
+
+def _forget_fresh_assets(spec: mujoco.MjSpec, folder: Path) -> None:
+    """Empty MuJoCo's memory of meshes where one was written just now, or cannot be found to ask.
+
+    MuJoCo reads a mesh again when the second of its last change is another, so that of two changes within a second it
+    would miss one.
+    """
+    names = [(spec.meshdir, mesh.file) for mesh in (*spec.meshes, *spec.hfields)]
+    names += [(spec.texturedir, texture.file) for texture in spec.textures]
+    files = [folder / directory / name for directory, name in names if name]
+    latest = time.time() - 2 * _MUJOCO_CLOCK
+    if not all(file.is_file() and file.stat().st_mtime < latest for file in files):
+        mujoco.mj_clearCache(mujoco.mj_getCache())
 
 
 def _read(source: str | os.PathLike[str]) -> tuple[str, Path | None]:

@@ -195,7 +195,7 @@ class Shac(Learner):
             moves.append(env.advance(actions[-1]))
             observation = moves[-1].observation
             seen.append(observation)
-        states = [move.final_state for move in moves]
+        states: list[State] = [move.final_state for move in moves]
         # Rewards, and values too, of all steps at once: many times fewer operations than step by step.
         reward, fell = env.rewards(moves), torch.stack([move.terminated for move in moves])
         done = fell | torch.stack([move.truncated for move in moves])

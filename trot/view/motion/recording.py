@@ -38,7 +38,7 @@ def record_env(env: Env, act: Act, steps: int) -> Trajectory:
         for played in play(env, act, steps, on_start=lambda: states.append(env.state)):
             states.append(played.info["final_state"])
             actions.append(played.action)
-            controls.append(env.task.control(played.action).clamp(lower, upper))
+            controls.append(played.info["control"].clamp(lower, upper))
             for name, values in played.info["reward_terms"].items():
                 terms.setdefault(name, [torch.zeros_like(values)]).append(values)
             ended.append(played.done)
