@@ -35,7 +35,7 @@ class TrainSettings(Generic[Settings]):
     """The algorithm's."""
     algo: str = DEFAULT_ALGORITHM
     """One of `trot algorithms`, or path/to/file.py:NAME."""
-    preset: str = ""
+    preset: str | None = None
     """Where the defaults of the options come from; the algorithm's first preset unless given."""
     seed: int = 0
     device: str = "auto"
