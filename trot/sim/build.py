@@ -173,11 +173,12 @@ def compile_kernels(
     with quiet_warp():
         bodies = {program.function: (program.groups, program.body()) for program in (*programs, REPORT_SIZES)}
         kernels = define_programs(text, bodies, variant.dtype, device)
-        sizes = _report_sizes(kernels[REPORT_SIZES.function], device, lanes)
+        sizes = report_sizes(kernels[REPORT_SIZES.function], device, lanes)
     return Kernels({program: kernels[program.function] for program in programs}, sizes)
 
 
-def _report_sizes(kernel: Kernel, device: torch.device, lanes: int) -> Sizes:
+def report_sizes(kernel: Kernel, device: torch.device, lanes: int) -> Sizes:
+    """Ask the compiled program REPORT_SIZES."""
     warp_device = wp.device_from_torch(device)
     # Not zeros: PyTorch would write them on its own stream, perhaps after the kernel.
     reported = torch.empty(len(fields(Sizes)), dtype=torch.int32, device=device)
