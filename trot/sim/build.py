@@ -145,17 +145,23 @@ def module_name(text: str) -> str:
     return f"trot_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
+_Defined = dict[str, tuple[wp.Kernel, Any]]
+_defined: dict[str, _Defined] = {}
+"""Kernels and the structs they are called with, by module name and then by name: Warp must see a source only once."""
+
+
 def define_programs(
     text: str, programs: Mapping[str, tuple[tuple[ArgumentGroup, ...], str]], dtype: torch.dtype, device: torch.device
 ) -> dict[str, Kernel]:
     """Kernels over one source: by name, the groups of arguments that each is called with and the C++ of a thread."""
-    scalar = SCALARS[dtype]
-    calls = {name: call_type(groups, scalar) for name, (groups, _) in programs.items()}
-    name = module_name(text + str(MODULE_OPTIONS) + str(programs))
-    defined = define_kernels(text, name, {key: (calls[key], body) for key, (_, body) in programs.items()})
+    module = module_name(text + str(MODULE_OPTIONS) + str(programs))
+    if module not in _defined:
+        calls = {name: call_type(groups, SCALARS[dtype]) for name, (groups, _) in programs.items()}
+        kernels = define_kernels(text, module, {name: (calls[name], body) for name, (_, body) in programs.items()})
+        _defined[module] = {name: (kernels[name], calls[name]) for name in programs}
     return {
-        key: Kernel(defined[key], calls[key], Packer(_given(groups), warp_structure(calls[key]), dtype, device))
-        for key, (groups, _) in programs.items()
+        name: Kernel(compiled, call, Packer(_given(programs[name][0]), warp_structure(call), dtype, device))
+        for name, (compiled, call) in _defined[module].items()
     }
 
 
