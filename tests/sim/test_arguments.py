@@ -38,8 +38,8 @@ class Pushed(ctypes.Structure):
     )
 
 
-def packed(values: dict) -> Pushed:
-    return Packer((PUSH,), Pushed, torch.float32, CPU).pack({"rows": 4, "axes": 3}, values)
+def packed(tensors: dict) -> Pushed:
+    return Packer((PUSH,), Pushed, torch.float32, CPU).pack({"rows": 4, "axes": 3, "duration": 0.25}, tensors)
 
 
 def test_struct_in_cpp() -> None:
@@ -56,15 +56,20 @@ def test_struct_in_cpp() -> None:
 
 def test_packed_in_the_same_order() -> None:
     force, weight = torch.zeros(4, 3), torch.zeros(4)
-    found = packed({"force": force, "weight": weight, "duration": 0.25})
+    found = packed({"force": force, "weight": weight})
     assert (found.force, found.weight, found.rows, found.duration) == (force.data_ptr(), weight.data_ptr(), 4, 0.25)
-    assert packed({"force": force, "weight": None, "duration": 0.25}).weight == 0
+    assert packed({"force": force, "weight": None}).weight == 0
 
 
-@pytest.mark.parametrize("names", [("force", "weight"), ("force", "weight", "duration", "colour")])
-def test_missing_and_unknown_arguments_are_told(names: tuple[str, ...]) -> None:
-    with pytest.raises(TypeError, match=r"the kernel takes \['duration', 'force', 'weight'\], not"):
+@pytest.mark.parametrize("names", [("force",), ("force", "weight", "colour")])
+def test_missing_and_unknown_tensors_are_told(names: tuple[str, ...]) -> None:
+    with pytest.raises(TypeError, match=r"the kernel takes the tensors \['force', 'weight'\], not"):
         packed(dict.fromkeys(names, torch.zeros(4, 3)))
+
+
+def test_a_tensor_that_must_be_there_is_told() -> None:
+    with pytest.raises(TypeError, match="the kernel does not run without force"):
+        packed({"force": None, "weight": torch.zeros(4)})
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Sizes = Mapping[str, int]
+Numbers = Mapping[str, float]
 Shape = tuple[int, ...]
 
 _DTYPES = {"int*": torch.int32, "long long*": torch.int64, "char*": torch.uint8, "const Model*": torch.uint8}
@@ -78,33 +78,35 @@ class Packer:
     ) -> None:  # fmt: skip
         arguments = [argument for group in groups for argument in group.arguments]
         self._structure, self._device = structure, device
-        self._fields = [(a.name, a.kind, a.optional, _shape_getter(a), _DTYPES.get(a.kind, dtype)) for a in arguments]
-        self._num_values = sum(a.kind != "int" for a in arguments)
+        self._fields = [(a.name, a.optional, _shape_getter(a), _DTYPES.get(a.kind, dtype)) for a in arguments]
+        self._num_tensors = sum(a.is_tensor for a in arguments)
 
-    def pack(self, sizes: Sizes, values: Mapping[str, Tensor | float | None], before: tuple[int, ...] = ()) -> Any:
-        """The structure: numbers of groups that come before these, then these.
+    def pack(self, numbers: Numbers, tensors: Mapping[str, Tensor | None], before: tuple[int, ...] = ()) -> Any:
+        """The structure: members of groups that come before these, then these, by name.
 
-        Whole numbers come from sizes, as the shapes do; tensors and other numbers from values.
+        numbers holds the sizes as well that shapes are made of; what else is in it does no harm.
         """
-        if len(values) != self._num_values:
-            taken = sorted(name for name, kind, *_ in self._fields if kind != "int")
-            raise TypeError(f"the kernel takes {taken}, not {sorted(values)}")
-        numbers: list[Any] = [*before]
+        if len(tensors) != self._num_tensors:
+            taken = sorted(name for name, _, shape_of, _ in self._fields if shape_of is not None)
+            raise TypeError(f"the kernel takes the tensors {taken}, not {sorted(tensors)}")
+        members: list[float] = [*before]
         device = self._device
-        for name, kind, optional, shape_of, dtype in self._fields:
+        for name, optional, shape_of, dtype in self._fields:
             if shape_of is None:
-                numbers.append(sizes[name] if kind == "int" else values[name])
-            elif (tensor := values[name]) is None and optional:
-                numbers.append(0)
+                members.append(numbers[name])
+            elif (tensor := tensors[name]) is not None:
+                members.append(address(name, tensor, shape_of(numbers), dtype, device))
+            elif optional:
+                members.append(0)
             else:
-                numbers.append(address(name, tensor, shape_of(sizes), dtype, device))  # type: ignore[arg-type]
-        return self._structure(*numbers)
+                raise TypeError(f"the kernel does not run without {name}")
+        return self._structure(*members)
 
 
-def _shape_getter(argument: Argument) -> Callable[[Sizes], Shape] | None:
+def _shape_getter(argument: Argument) -> Callable[[Numbers], Shape] | None:
     if not argument.is_tensor:
         return None
     if len(argument.shape) == 1:
         (size,) = argument.shape
-        return lambda sizes: (sizes[size],)
+        return lambda numbers: (int(numbers[size]),)
     return itemgetter(*argument.shape)

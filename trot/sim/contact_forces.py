@@ -36,7 +36,6 @@ def contact_forces(model: Model, state: State) -> ContactForces:
     point, force = joint_q.new_zeros(2, worlds, points, 3)
     if points:
         run = launcher(model, Variant(joint_q.dtype), joint_q.device, (REPORT_CONTACTS,))
-        sizes = {"num_worlds": worlds, "axes": 3}
-        values = {"joint_q": joint_q, "joint_qd": joint_qd, "point": point, "force": force}
-        run.launch(REPORT_CONTACTS, sizes, values, run.num_blocks(worlds), substeps=1)
+        tensors = {"joint_q": joint_q, "joint_qd": joint_qd, "point": point, "force": force}
+        run.launch(REPORT_CONTACTS, {"num_worlds": worlds, "axes": 3}, tensors, run.num_blocks(worlds), substeps=1)
     return ContactForces(point, force, force[..., 2] > 0)

@@ -44,7 +44,10 @@ class Launcher:
         self.constants = torch.from_numpy(layout.pack(scalar)).to(device)
         sizes = self.kernels.sizes
         self.cycles = torch.zeros(sizes.stages, dtype=torch.int64, device=device)
-        self._sizes = layout.sizes | {"record": sizes.record, "worlds_per_block": sizes.worlds_per_block}
+        self._sizes: dict[str, float] = layout.sizes | {
+            "record": sizes.record,
+            "worlds_per_block": sizes.worlds_per_block,
+        }
         self._model_address = address("model", self.constants, (sizes.model,), torch.uint8, device)
         self._cycles_address = address("cycles", self.cycles, (sizes.stages,), torch.int64, device)
         self._recorded = RecordedLaunches()
@@ -62,17 +65,17 @@ class Launcher:
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     def launch(
-        self, program: Program, sizes: dict[str, int], values: dict[str, Tensor | float | None], num_blocks: int,
+        self, program: Program, numbers: dict[str, float], tensors: dict[str, Tensor | None], num_blocks: int,
         substeps: int,
     ) -> None:  # fmt: skip
         """Run a program on so many blocks of worlds, with the arguments that are not its WORK."""
         kernel = self.kernels.programs[program]
-        sizes = self._sizes | sizes
+        numbers = self._sizes | numbers
         if self.device.type == "cuda":
             # A robot too large for shared memory works in device memory.
             needed = 0 if self.kernels.sizes.fits_shared else num_blocks * self.kernels.sizes.workspace
             scratch = torch.empty(needed, dtype=torch.uint8, device=self.device)
-            packed = kernel.packer.pack(sizes, values, self._work(scratch, needed, 0))
+            packed = kernel.packer.pack(numbers, tensors, self._work(scratch, needed, 0))
             self._recorded.command(kernel, 0, packed, num_blocks * self.lanes, self.lanes, self.warp_device).launch(
                 stream=warp_stream(self.device)
             )
@@ -80,7 +83,7 @@ class Launcher:
         worthwhile = max(1, num_blocks * substeps * self.num_dofs // WORTH_A_THREAD)
         threads = min(get_num_threads(), num_blocks, worthwhile)
         bounds = [num_blocks * i // threads for i in range(threads + 1)]
-        packed = kernel.packer.pack(sizes, values, self._work_of_thread(0, 0))
+        packed = kernel.packer.pack(numbers, tensors, self._work_of_thread(0, 0))
         # Everything that needs the interpreter happens here, so that the other threads only run kernels.
         run_together([self._on_core(kernel, packed, i, bounds[i], bounds[i + 1]).launch for i in range(threads)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,15 @@ from trot.sim.build import C_NAMES, SCALARS, Kernel, define_programs, start_warp
 from trot.sim.launch import CUDA_LANES, RecordedLaunches, build_lock, warp_stream
 
 Numbers = dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The kernels of an operation in one precision and on one device."""
+
+    kernels: dict[str, Kernel]
+    lanes: int
+    warp_device: wp.Device
 
 
 class RowOperation:
@@ -31,10 +41,10 @@ class RowOperation:
 
     def __init__(self, header: Path, name: str, inputs: tuple[str, ...], settings: tuple[Argument, ...]) -> None:
         self.header, self.name, self.inputs = header, name, inputs
+        self._all = "both" if len(inputs) == 2 else "all"
         widths = tuple(Argument(f"{given}_width", "int", "numbers in a row") for given in (*inputs, "result"))
         self._settings = ArgumentGroup("Settings", (*widths, *settings))
-        self._whole = {argument.name for argument in settings if argument.kind == "int"}
-        self._kernels: dict[tuple[torch.dtype, torch.device], dict[str, Kernel]] = {}
+        self._places: dict[tuple[torch.dtype, torch.device], _Place] = {}
         self._recorded = RecordedLaunches()
 
     def __call__(self, inputs: tuple[Tensor, ...], width: int, settings: Numbers) -> Tensor:
@@ -46,25 +56,24 @@ class RowOperation:
     def launch(self, which: str, tensors: dict[str, Tensor], width: int, settings: Numbers) -> None:
         """Run NAME or NAME_adjoint on every row; tensors by the names that the functions above give them."""
         first = tensors[self.inputs[0]]
-        device = first.device
-        kernel = self._kernel(which, first.dtype, device)
-        lanes = CUDA_LANES if device.type == "cuda" else 1
-        sizes = {f"{name}_width": tensors[name].shape[1] for name in self.inputs}
-        sizes |= {"rows": len(first), "result_width": width, "lanes": lanes}
-        sizes |= {name: int(value) for name, value in settings.items() if name in self._whole}
-        others = {name: value for name, value in settings.items() if name not in self._whole}
-        packed = kernel.packer.pack(sizes, {**tensors, **others})
-        warp_device = wp.device_from_torch(device)
-        command = self._recorded.command(kernel, 0, packed, len(first) * lanes, None, warp_device)
-        command.launch(stream=warp_stream(device) if device.type == "cuda" else None)
+        place = self._place(first.dtype, first.device)
+        rows = first.shape[0]
+        numbers = {"rows": rows, "result_width": width, "lanes": place.lanes, **settings}
+        for name in self.inputs:
+            numbers[f"{name}_width"] = tensors[name].shape[1]
+        kernel = place.kernels[which]
+        packed = kernel.packer.pack(numbers, tensors)
+        command = self._recorded.command(kernel, 0, packed, rows * place.lanes, None, place.warp_device)
+        command.launch(stream=warp_stream(first.device) if first.is_cuda else None)
 
-    def _kernel(self, which: str, dtype: torch.dtype, device: torch.device) -> Kernel:
+    def _place(self, dtype: torch.dtype, device: torch.device) -> _Place:
         key = (dtype, device)
-        if key not in self._kernels:
+        if key not in self._places:
             with build_lock:
                 start_warp()
-                self._kernels[key] = self._define(dtype, device)
-        return self._kernels[key][which]
+                lanes = CUDA_LANES if device.type == "cuda" else 1
+                self._places[key] = _Place(self._define(dtype, device), lanes, wp.device_from_torch(device))
+        return self._places[key]
 
     def _define(self, dtype: torch.dtype, device: torch.device) -> dict[str, Kernel]:
         header = self.header.read_text(encoding="utf-8").replace("#pragma once\n", "")
@@ -95,12 +104,15 @@ class RowOperation:
     def _check(self, inputs: tuple[Tensor, ...]) -> None:
         """Kernels see addresses only: what does not fit must be told before, in the caller's words."""
         first = inputs[0]
-        both = "both" if len(inputs) == 2 else "all"
-        if any(tensor.dim() != 2 or len(tensor) != len(first) for tensor in inputs):
-            raise ValueError(f"{both} must have one row per world: {self._described(inputs, 'shape')}")
-        if first.dtype not in SCALARS or any(t.dtype != first.dtype or t.device != first.device for t in inputs):
-            found = self._described(inputs, "dtype", "device")
-            raise ValueError(f"{both} must be float32 or {both} float64, on one device: {found}")
+        rows, dtype, device = first.shape[:1], first.dtype, first.device
+        for tensor in inputs:
+            shape = tensor.shape
+            if len(shape) != 2 or shape[:1] != rows:
+                found = self._described(inputs, "shape")
+                raise ValueError(f"{self._all} must have one row per world: {found}")
+            if tensor.dtype != dtype or tensor.device != device or dtype not in SCALARS:
+                found = self._described(inputs, "dtype", "device")
+                raise ValueError(f"{self._all} must be float32 or {self._all} float64, on one device: {found}")
 
     def _described(self, inputs: tuple[Tensor, ...], *properties: str) -> str:
         return ", ".join(

@@ -97,7 +97,7 @@ class Pass:
         run, substeps = self.physics.run, self.physics.substeps
         self.next_q, next_qd = torch.empty_like(self.joint_q), torch.empty_like(self.joint_qd)
         self.trajectory = run.new_trajectory(self.num_worlds, substeps) if keep else None
-        run.launch(FORWARD, self._sizes(), self._tensors(next_qd), self.num_blocks, substeps)
+        run.launch(FORWARD, self._numbers(), self._tensors(next_qd), self.num_blocks, substeps)
         return self.next_q, next_qd
 
     def backward(
@@ -113,7 +113,7 @@ class Pass:
         joint_q_bar, joint_qd_bar = torch.empty_like(next_q_bar), torch.empty_like(next_qd_bar)
         control_bar = _rows_like(self.control, rows)
         parameter_bar = None if self.parameter is None else next_qd_bar.new_empty(rows, self.parameter.shape[1])
-        values = {
+        tensors = {
             **self._tensors(None),
             "next_q_bar": next_q_bar,
             "next_qd_bar": next_qd_bar,
@@ -122,19 +122,20 @@ class Pass:
             "control_bar": control_bar,
             "parameter_bar": parameter_bar,
         }
-        sizes = {**self._sizes(), "bar_rows": rows, "q_bar_width": next_q_bar.shape[1], "tangent": int(tangent)}
-        run.launch(BACKWARD, sizes, values, run.num_blocks(rows), self.physics.substeps)
+        numbers = {**self._numbers(), "bar_rows": rows, "q_bar_width": next_q_bar.shape[1], "tangent": int(tangent)}
+        run.launch(BACKWARD, numbers, tensors, run.num_blocks(rows), self.physics.substeps)
         return joint_q_bar, joint_qd_bar, control_bar, parameter_bar
 
-    def _sizes(self) -> dict[str, int]:
+    def _numbers(self) -> dict[str, float]:
         return {
             "num_worlds": self.num_worlds,
             "parameter_rows": 0 if self.parameter is None else self.parameter.shape[0],
             "num_blocks": self.num_blocks,
             "substeps": self.physics.substeps,
+            "substep_dt": self.physics.control_dt / self.physics.substeps,
         }
 
-    def _tensors(self, next_qd: Tensor | None) -> dict[str, Tensor | float | None]:
+    def _tensors(self, next_qd: Tensor | None) -> dict[str, Tensor | None]:
         return {
             "joint_q": self.joint_q,
             "joint_qd": self.joint_qd,
@@ -143,7 +144,6 @@ class Pass:
             "next_q": self.next_q,
             "next_qd": next_qd,
             "trajectory": self.trajectory,
-            "substep_dt": self.physics.control_dt / self.physics.substeps,
         }
 
 
