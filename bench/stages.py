@@ -11,7 +11,7 @@ from bench.robots import CONTROL_DT, Robot, draw_controls, draw_start
 from trot.sim.build import HEADERS, Variant
 from trot.sim.launch import Launcher, launcher
 from trot.sim.model import Model
-from trot.sim.step import Pass
+from trot.sim.step import Pass, Physics
 from trot.sim.threads import set_num_threads
 
 PROFILE_WORLDS = 64
@@ -50,6 +50,7 @@ def measure_stages(robot: Robot, model: Model, device: torch.device, repeats: in
     """Run windows through the profiling kernels, one thread on the CPU."""
     set_num_threads(1)
     run = kernels_in_use(model, device, profile=True)
+    physics = Physics(run, CONTROL_DT, robot.substeps)
     start = draw_start(robot, model, PROFILE_WORLDS, device)
     controls = draw_controls(model, PROFILE_WORLDS, device)
     forward, backward = torch.zeros_like(run.cycles), torch.zeros_like(run.cycles)
@@ -62,7 +63,7 @@ def measure_stages(robot: Robot, model: Model, device: torch.device, repeats: in
         passes: list[Pass] = []
         run.cycles.zero_()
         for control in controls:
-            passes.append(Pass(run, CONTROL_DT, robot.substeps, joint_q, joint_qd, control, None))
+            passes.append(Pass(physics, joint_q, joint_qd, control, None))
             joint_q, joint_qd = passes[-1].forward(keep=True)
         forward += run.cycles
         run.cycles.zero_()

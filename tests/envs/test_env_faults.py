@@ -6,7 +6,7 @@ import torch
 import trot
 from trot.cli import main
 from trot.envs.fault import load_fault
-from trot.envs.guard import is_sound
+from trot.sim.guard import is_sound
 
 BAD = 17
 OTHERS = [w for w in range(64) if w != BAD]

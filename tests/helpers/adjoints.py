@@ -9,6 +9,7 @@ from manifold import central_difference, integrate, lively_states
 from probe import run_stages
 
 from trot.sim.model import Model
+from trot.sim.parameters import columns, own_parameters
 
 NUM_WORLDS = 20  # one whole block of 16 and an incomplete one
 
@@ -20,15 +21,16 @@ VECTORS = """
         constexpr int width = sizeof(vector) / sizeof(Real);
         for (int i = 0; i < width; ++i) out(width * k + i, numbers(&vector)[i]);
     };
-    for (int k = 0; k < parameter_slots; ++k) adjoint.parameter_bar[k] = zero();
-    for (int k = 0; k < num_muscles; ++k) adjoint.activation_bar[k] = zero();
-    for (int dof = 0; dof < num_dofs; ++dof)
+    FOR_LANES(k, parameter_slots) adjoint.parameter_bar[k] = zero();
+    FOR_LANES(k, num_muscles) adjoint.activation_bar[k] = zero();
+    FOR_LANES(dof, num_dofs)
         adjoint.joint_q_bar[dof] = adjoint.joint_qd_bar[dof] = adjoint.joint_force_bar[dof] = zero();
+    barrier();
 """
 
 # Carries every body by a small Motion, to first order: central differences do not see the second.
 MOVE_BODIES = """
-    for (int body = 0; body < num_bodies; ++body) {
+    FOR_LANES(body, num_bodies) {
         const Motion move = motion_from(in_pose, body);
         Mat3& rot = world.body_rotation[body];
         const Vec3 x = cross(move.angular, column(rot, 0)), y = cross(move.angular, column(rot, 1)),
@@ -37,10 +39,11 @@ MOVE_BODIES = """
         world.body_position[body] += velocity_at(move, world.body_position[body]);
         place_inertia(world, model, body);
     }
+    barrier();
 """
 
 # Reads the constants of each world, as lively_parameters draws them.
-LOAD_PARAMETERS = "for (int k = 0; k < num_parameters; ++k) world.parameter[k] = in_parameter(k);"
+LOAD_PARAMETERS = "FOR_LANES(k, num_parameters) world.parameter[k] = in_parameter(k); barrier();"
 
 
 def check_adjoint(
@@ -50,6 +53,7 @@ def check_adjoint(
     steps: dict[str, float],
     outputs: dict[str, int] | None = None,
     *,
+    place: str,
     per_world_parameters: bool = False,
     excluded_share: float = 0.0,
 ) -> dict[str, np.ndarray]:
@@ -64,7 +68,7 @@ def check_adjoint(
     def run(changed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         rows = max(len(value) for value in changed.values())
         repeated = {name: np.tile(value, (rows // len(value), 1)) for name, value in {**inputs, **changed}.items()}
-        return run_stages(model, VECTORS + code, repeated, widths, per_world_parameters=per_world_parameters)
+        return run_stages(model, VECTORS + code, repeated, widths, place, per_world_parameters=per_world_parameters)
 
     found = run(inputs)
     for name, step in steps.items():
@@ -92,7 +96,8 @@ def lively_inputs(model: Model, rng: np.random.Generator) -> dict[str, np.ndarra
 
 
 def lively_parameters(model: Model, rng: np.random.Generator) -> np.ndarray:
-    """As kernels/parameters.h reads them: mass factors, then stiffness, damping, friction stiffness and friction."""
-    shapes = (model.shape_stiffness, model.shape_damping, model.shape_friction_stiffness, model.shape_friction)
-    own = np.concatenate([np.ones(model.num_bodies), *shapes])
+    """As kernels/parameters.h reads them: packed, of masses the factors."""
+    own = np.zeros(max(where.stop for where in columns(model).values()))
+    for name, where in columns(model).items():
+        own[where] = 1 if name == "body_mass" else own_parameters(model)[name]
     return own * rng.uniform(0.8, 1.2, (NUM_WORLDS, len(own)))

@@ -7,8 +7,11 @@ import pytest
 from adjoints import LOAD_PARAMETERS, MOVE_BODIES, NUM_WORLDS, check_adjoint, lively_parameters
 from manifold import lively_states, point_heights
 from numpy.testing import assert_allclose
+from probe import PLACES
 
 from trot.sim.model import Model
+
+pytestmark = pytest.mark.parametrize("place", PLACES)
 
 
 def contacts(rng: np.random.Generator, kind: str) -> dict[str, np.ndarray]:
@@ -52,10 +55,10 @@ CONTACT = """
 
 
 @pytest.mark.parametrize("kind", ["sticks", "slides", "leaves"])
-def test_contact_law_and_its_adjoint(every_joint: Model, rng: np.random.Generator, kind: str) -> None:
+def test_contact_law_and_its_adjoint(every_joint: Model, rng: np.random.Generator, place: str, kind: str) -> None:
     inputs = contacts(rng, kind)
     steps = {"depth": 1e-6, "u": 1e-5, "stiffness": 0.1, "damping": 0.01, "friction_stiffness": 0.01, "friction": 1e-5}
-    force = check_adjoint(every_joint, CONTACT, inputs, steps, {"force": 3})["force"]
+    force = check_adjoint(every_joint, CONTACT, inputs, steps, {"force": 3}, place=place)["force"]
 
     # N = depth (stiffness - damping u_n); sticking T = -friction_stiffness u_t; sliding T = -mu N u_t / |u_t|.
     along = inputs["u"][:, :2]
@@ -70,16 +73,16 @@ def test_contact_law_and_its_adjoint(every_joint: Model, rng: np.random.Generato
     assert_allclose(force, expected[kind], rtol=1e-12)
 
 
-def test_contact_law_of_a_point_at_rest(every_joint: Model, rng: np.random.Generator) -> None:
+def test_contact_law_of_a_point_at_rest(every_joint: Model, rng: np.random.Generator, place: str) -> None:
     """Sticking is smooth at rest: central differences hold there too, and nothing divides by zero."""
     inputs = contacts(rng, "sticks")
     inputs["u"] = np.zeros((NUM_WORLDS, 3))
     check_adjoint(every_joint, CONTACT, inputs, {"depth": 1e-6, "u": 1e-7, "friction_stiffness": 0.01}, {
         "force": 3, "stiffness_bar": 1, "damping_bar": 1, "friction_bar": 1,
-    })  # fmt: skip
+    }, place=place)  # fmt: skip
 
 
-def test_ground_force_adjoint(every_joint: Model, rng: np.random.Generator) -> None:
+def test_ground_force_adjoint(every_joint: Model, rng: np.random.Generator, place: str) -> None:
     """By velocity and pose of each body and by the contact's constants, of the sum of dot(w, ground_force)."""
     model = every_joint
     width = 6 * model.num_bodies
@@ -87,21 +90,23 @@ def test_ground_force_adjoint(every_joint: Model, rng: np.random.Generator) -> N
         {LOAD_PARAMETERS}
         kinematics(world, model, lane);
         {MOVE_BODIES}
-        Real sum = zero();
-        for (int body = 0; body < num_bodies; ++body) {{
+        FOR_LANES(body, num_bodies) {{
             world.body_velocity[body] = motion_from(in_velocity, body);
             adjoint.body_lambda[body] = motion_from(in_w, body);
             Force velocity_bar = zero_force(), pose_bar = zero_force();
             const Force force = ground_force(world, model, body);
             const Force same = ground_force_adjoint(world, adjoint, model, body, velocity_bar, pose_bar);
-            sum += dot(adjoint.body_lambda[body], force);
+            world.body_force[body] = force;
             write(out_velocity_bar, body, velocity_bar);
             write(out_pose_bar, body, pose_bar);
             write(out_force, body, force);
             write(out_same, body, same);
         }}
+        barrier();
+        Real sum = zero();
+        for (int body = 0; body < num_bodies; ++body) sum += dot(adjoint.body_lambda[body], world.body_force[body]);
         out_value(0, sum);
-        for (int k = 0; k < num_parameters; ++k) out_parameter_bar(k, adjoint.parameter_bar[k]);
+        FOR_LANES(k, num_parameters) out_parameter_bar(k, adjoint.parameter_bar[k]);
     """
     joint_q, _ = lively_states(model, NUM_WORLDS, rng)
     inputs = {
@@ -113,7 +118,9 @@ def test_ground_force_adjoint(every_joint: Model, rng: np.random.Generator) -> N
     }
     steps = {"velocity": 1e-6, "pose": 1e-8, "parameter": 1e-4}
     widths = {"force": width, "same": width}
-    found = check_adjoint(model, code, inputs, steps, widths, per_world_parameters=True, excluded_share=0.01)
+    found = check_adjoint(
+        model, code, inputs, steps, widths, place=place, per_world_parameters=True, excluded_share=0.01
+    )
     assert_allclose(found["same"], found["force"], rtol=1e-12)
     by_kind = found["parameter_bar"][:, model.num_bodies :].reshape(NUM_WORLDS, 4, model.num_shapes)
     assert (by_kind != 0).any(axis=(0, 2)).all()

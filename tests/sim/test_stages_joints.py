@@ -9,11 +9,14 @@ import pytest
 from adjoints import NUM_WORLDS, check_adjoint, lively_inputs
 from manifold import lively_states, quat_exp, quat_product
 from numpy.testing import assert_allclose
+from probe import PLACES
 
 from trot.sim.model import JointType, Model
 
+pytestmark = pytest.mark.parametrize("place", PLACES)
 
-def test_spring_and_limit_of_a_hinge_or_slide(every_joint: Model, rng: np.random.Generator) -> None:
+
+def test_spring_and_limit_of_a_hinge_or_slide(every_joint: Model, rng: np.random.Generator, place: str) -> None:
     model = every_joint
     code = """
         Real sum = zero();
@@ -29,7 +32,7 @@ def test_spring_and_limit_of_a_hinge_or_slide(every_joint: Model, rng: np.random
     joint_q, lam = lively_states(model, NUM_WORLDS, rng)
     force = check_adjoint(model, code, {"q": coordinate_of_dofs(model, joint_q), "lambda": lam}, {"q": 1e-6}, {
         "force": model.num_dofs,
-    })["force"]  # fmt: skip
+    }, place=place)["force"]  # fmt: skip
 
     # stiffness (rest - q) + limit_stiffness (nearest allowed q - q)
     for joint in np.flatnonzero(model.joint_type >= JointType.SLIDE):
@@ -73,7 +76,7 @@ TURN_BY = """
 @pytest.mark.parametrize("sign", [1, -1], ids=["q", "minus_q"])
 @pytest.mark.parametrize("angle", [0.2, 0.55, 0.65, 2.0, 3.0])
 def test_spring_and_limit_of_a_ball_joint(
-    every_joint: Model, rng: np.random.Generator, angle: float, sign: int
+    every_joint: Model, rng: np.random.Generator, place: str, angle: float, sign: int
 ) -> None:
     """With chord(angle) = 2 sin(angle / 2): -(stiffness chord + limit_stiffness max(0, chord - chord(0.6))) axis."""
     model, where = resting_askew(every_joint)
@@ -82,7 +85,7 @@ def test_spring_and_limit_of_a_ball_joint(
     quat = sign * quat_product(model.q_spring[where : where + 4], quat_exp(angle * axis))
     inputs = {"quat": quat, "turn": np.zeros((NUM_WORLDS, 3)), "lambda": rng.normal(size=(NUM_WORLDS, 3))}
     code = TURN_BY + BALL.replace("BALL_INDEX", "0")
-    torque = check_adjoint(model, code, inputs, {"turn": 1e-6}, {"torque": 3})["torque"]
+    torque = check_adjoint(model, code, inputs, {"turn": 1e-6}, {"torque": 3}, place=place)["torque"]
 
     neck = model.joint_name.index("neck")
     chord, largest = 2 * np.sin(angle / 2), 2 * np.sin(model.joint_upper[neck] / 2)
@@ -90,12 +93,13 @@ def test_spring_and_limit_of_a_ball_joint(
     assert_allclose(torque, -strength * axis, rtol=1e-11, atol=1e-12 * strength)
 
 
-def test_spring_of_a_ball_joint_at_rest(every_joint: Model, rng: np.random.Generator) -> None:
+def test_spring_of_a_ball_joint_at_rest(every_joint: Model, rng: np.random.Generator, place: str) -> None:
     """At rest there is no torque, and its derivative is that of a spring on the rotation vector: -stiffness lambda."""
     model, where = resting_askew(every_joint)
     quat = np.tile(model.q_spring[where : where + 4], (NUM_WORLDS, 1))
     inputs = {"quat": quat, "turn": np.zeros((NUM_WORLDS, 3)), "lambda": rng.normal(size=(NUM_WORLDS, 3))}
-    found = check_adjoint(model, TURN_BY + BALL.replace("BALL_INDEX", "0"), inputs, {"turn": 1e-6}, {"torque": 3})
+    code = TURN_BY + BALL.replace("BALL_INDEX", "0")
+    found = check_adjoint(model, code, inputs, {"turn": 1e-6}, {"torque": 3}, place=place)
     assert_allclose(found["torque"], 0, atol=1e-12)
     assert_allclose(found["turn_bar"], -model.joint_stiffness[model.joint_name.index("neck")] * inputs["lambda"])
 
@@ -108,28 +112,30 @@ def resting_askew(model: Model) -> tuple[Model, int]:
     return replace(model, q_spring=rest), where
 
 
-def test_joint_forces_adjoint(every_joint: Model, rng: np.random.Generator) -> None:
+def test_joint_forces_adjoint(every_joint: Model, rng: np.random.Generator, place: str) -> None:
     """By joint_q, joint_qd and control, of dot(lambda, joint force): motors, damping, springs and limits together."""
     code = """
         FOR_LANES(k, num_controls) world.control[k] = clamped(model, k, in_control(k));
+        barrier();
         kinematics(world, model, lane);
-        for (int body = 0; body < num_bodies; ++body) world.body_force[body] = zero_force();
+        FOR_LANES(body, num_bodies) world.body_force[body] = zero_force();
+        FOR_LANES(dof, num_dofs) adjoint.lambda[dof] = in_lambda(dof);
+        barrier();
         joint_forces(world, model, lane);
         Real sum = zero();
-        for (int dof = 0; dof < num_dofs; ++dof) {
-            adjoint.lambda[dof] = in_lambda(dof);
+        for (int dof = 0; dof < num_dofs; ++dof)
             sum += in_lambda(dof) * world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE];
-        }
         out_value(0, sum);
         joint_forces_adjoint(world, adjoint, model, lane);
-        for (int dof = 0; dof < num_dofs; ++dof) {
+        FOR_LANES(dof, num_dofs) {
             out_joint_q_bar(dof, adjoint.joint_q_bar[dof]);
             out_joint_qd_bar(dof, adjoint.joint_qd_bar[dof]);
         }
-        for (int k = 0; k < num_controls; ++k) out_control_bar(k, control_adjoint(adjoint, model, k, in_control(k)));
+        FOR_LANES(k, num_controls) out_control_bar(k, control_adjoint(adjoint, model, k, in_control(k)));
     """
     model = every_joint
     inputs = lively_inputs(model, rng)
     inputs["control"] *= 1.3  # some beyond their range, where they have no effect
     inputs["lambda"] = rng.normal(size=(NUM_WORLDS, model.num_dofs))
-    check_adjoint(model, code, inputs, {"joint_q": 1e-6, "joint_qd": 1e-3, "control": 1e-4}, excluded_share=0.01)
+    steps = {"joint_q": 1e-6, "joint_qd": 1e-3, "control": 1e-4}
+    check_adjoint(model, code, inputs, steps, place=place, excluded_share=0.01)

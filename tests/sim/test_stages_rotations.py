@@ -8,9 +8,11 @@ import torch
 from adjoints import NUM_WORLDS, VECTORS, check_adjoint
 from manifold import central_difference, quat_exp, quat_product
 from numpy.testing import assert_allclose
-from probe import run_stages
+from probe import PLACES, run_stages
 
 from trot.sim.model import Model
+
+pytestmark = pytest.mark.parametrize("place", PLACES)
 
 TURN = """
     Vec3 before_bar, turn_bar;
@@ -21,7 +23,7 @@ TURN = """
 
 
 @pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-4, 0.1, 0.99, 1.01, 2.5])
-def test_adjoint_of_a_turn(every_joint: Model, rng: np.random.Generator, angle: float) -> None:
+def test_adjoint_of_a_turn(every_joint: Model, rng: np.random.Generator, place: str, angle: float) -> None:
     """Oracle: differences of the product q exp(before) exp(turn) of quaternions, seen as a small rotation after it."""
     axis, after_bar = rng.normal(size=(2, NUM_WORLDS, 3))
     turn = angle * axis / np.linalg.norm(axis, axis=1, keepdims=True)
@@ -35,9 +37,8 @@ def test_adjoint_of_a_turn(every_joint: Model, rng: np.random.Generator, angle: 
     def tiled(x: np.ndarray) -> np.ndarray:
         return np.tile(turn, (len(x) // NUM_WORLDS, 1))
 
-    found = run_stages(
-        every_joint, VECTORS + TURN, {"turn": turn, "after_bar": after_bar}, {"before_bar": 3, "turn_bar": 3}
-    )
+    inputs = {"turn": turn, "after_bar": after_bar}
+    found = run_stages(every_joint, VECTORS + TURN, inputs, {"before_bar": 3, "turn_bar": 3}, place)
     by_before = central_difference(lambda x: small_rotation(x, tiled(x)), np.zeros((NUM_WORLDS, 3)), 1e-4).value
     by_turn = central_difference(lambda x: small_rotation(np.zeros_like(x), x), turn, 1e-4).value
     assert_allclose(found["before_bar"], by_before, atol=1e-10)
@@ -58,16 +59,18 @@ def test_adjoint_of_a_turn(every_joint: Model, rng: np.random.Generator, angle: 
     ],
     ids=str,
 )
-def test_sine_and_cosine(every_joint: Model, dtype: torch.dtype, largest: float, accuracy: float) -> None:
+def test_sine_and_cosine(every_joint: Model, place: str, dtype: torch.dtype, largest: float, accuracy: float) -> None:
     """Oracle: numpy at the very angle that the kernel gets."""
     angle = torch.linspace(-largest, largest, 2001, dtype=dtype).double().numpy()[:, None]
     code = "Real s, c; sine_cosine(in_angle(0), s, c); out_sine(0, s); out_cosine(0, c);"
-    found = run_stages(every_joint, code, {"angle": angle}, {"sine": 1, "cosine": 1}, dtype)
+    found = run_stages(every_joint, code, {"angle": angle}, {"sine": 1, "cosine": 1}, place, dtype)
     assert_allclose(found["sine"], np.sin(angle), atol=accuracy, rtol=0)
     assert_allclose(found["cosine"], np.cos(angle), atol=accuracy, rtol=0)
 
 
-def test_gradient_of_a_quaternion_in_four_numbers_and_in_three(every_joint: Model, rng: np.random.Generator) -> None:
+def test_gradient_of_a_quaternion_in_four_numbers_and_in_three(
+    every_joint: Model, rng: np.random.Generator, place: str
+) -> None:
     """f(q) = w . q / |q|: through the tangent and back comes the gradient by q's four numbers, |q| not 1."""
     code = """
         Real quat[4];
@@ -84,7 +87,7 @@ def test_gradient_of_a_quaternion_in_four_numbers_and_in_three(every_joint: Mode
         write(out_again, 0, to_tangent(unit, from_tangent(unit, tangent, one())));
     """
     inputs = {"quat": rng.normal(size=(NUM_WORLDS, 4)), "w": rng.normal(size=(NUM_WORLDS, 4))}
-    found = check_adjoint(every_joint, code, inputs, {"quat": 1e-5}, {"tangent": 3, "again": 3})
+    found = check_adjoint(every_joint, code, inputs, {"quat": 1e-5}, {"tangent": 3, "again": 3}, place=place)
     assert_allclose((found["quat_bar"] * inputs["quat"]).sum(axis=1), 0, atol=1e-12)
     assert_allclose(found["again"], found["tangent"], atol=1e-14)
     unit = inputs["quat"] / np.linalg.norm(inputs["quat"], axis=1, keepdims=True)

@@ -11,7 +11,8 @@ from tasks_with_memory import COMMANDED
 
 from trot.envs.registry import make_env
 from trot.sim.load import load_model
-from trot.view.motion.trajectory import Trajectory, contact_forces, record
+from trot.view.motion.force_arrows import contact_forces
+from trot.view.motion.trajectory import Trajectory, record
 
 ASSETS = Path(__file__).parents[2] / "trot" / "envs" / "assets"
 BALL = """
@@ -160,7 +161,7 @@ def test_muscles_show_activations():
 def test_at_rest_the_ground_carries_the_weight(robot):
     trajectory = record(str(robot), steps=700)
     assert trajectory.joint_q.shape[0] == 701
-    _, forces = contact_forces(trajectory, 700, 0)
+    [(_, forces)] = contact_forces(trajectory, 700)
     weight = 9.81 * load_model(trajectory.robot).body_mass.sum()
     assert len(forces) > 2
     assert forces[:, 2].sum() == pytest.approx(weight, rel=0.01)
@@ -181,7 +182,7 @@ def test_forces_are_those_of_the_contact_law(speed):
         reward_terms={},
         begins=np.ones((1, 1), np.bool_),
     )
-    (point,), (force,) = contact_forces(trajectory, 0, 0)
+    [((point,), (force,))] = contact_forces(trajectory, 0)
     normal = 0.004 * (5e3 + 2e3 * 0.5)
     sliding = speed - 0.1
     np.testing.assert_allclose(point, [0, 0, -0.004], atol=1e-6)
@@ -189,8 +190,9 @@ def test_forces_are_those_of_the_contact_law(speed):
 
 
 def test_nothing_touches_in_the_air():
-    assert contact_forces(record("cartpole", agent="zero", steps=1), 0, 0)[0].shape == (0, 3)
-    assert contact_forces(record(str(ASSETS / "ant.xml"), steps=1), 0, 0)[1].shape == (0, 3)
+    for source, agent in (("cartpole", "zero"), (str(ASSETS / "ant.xml"), "policy")):
+        [(points, forces)] = contact_forces(record(source, agent=agent, steps=1), 0)
+        assert points.shape == forces.shape == (0, 3)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,15 @@ from torch import Tensor
 
 from trot.envs.dry_run import dry_run
 from trot.envs.fault import Fault
-from trot.envs.guard import Physics, guarded_step, surely_all
 from trot.envs.randomize import Randomize
 from trot.envs.situation import Situation, as_columns, require_same_memory
 from trot.envs.task import Task, control_sees_state
 from trot.envs.worlds import Starts, Worlds
 from trot.sim.build import SCALARS, Variant
+from trot.sim.guard import Guard, surely_all
 from trot.sim.launch import launcher
 from trot.sim.state import State
+from trot.sim.step import Physics, guarded_step
 
 Info = dict[str, Any]
 
@@ -87,7 +88,7 @@ class Env:
         nominal = task.start.draw(task.model, 1, None, self._zero)
         variant = Variant(dtype, per_world_parameters=randomize is not None, store_factor=self._zero.is_cuda)
         run = launcher(task.model, variant, nominal.joint_q.device)
-        self._physics = Physics(run, task.control_dt, task.substeps, nominal.joint_q, self._zero)
+        self._physics = Physics(run, task.control_dt, task.substeps, Guard(nominal.joint_q, self._zero))
         self._control_sees_state = control_sees_state(task)
         layout = dry_run(task, nominal, self._zero)
         self.observation_layout = layout.observation

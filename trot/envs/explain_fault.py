@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from trot.envs.fault import Fault
-from trot.envs.guard import BOUND
 from trot.envs.registry import make_task
 from trot.envs.situation import Situation, as_columns, require_same_memory, widths_of
 from trot.envs.task import Task, task_control
 from trot.sim.diagnose import check_finite
 from trot.sim.errors import NonFiniteError
+from trot.sim.guard import BOUND
 from trot.sim.model import Model
-from trot.sim.parameters import Parameters
+from trot.sim.parameters import Parameters, columns
 from trot.sim.state import State
 from trot.sim.step import step
 
@@ -71,5 +71,5 @@ def _parameters(model: Model, fault: Fault, dtype: torch.dtype) -> Parameters | 
         return None
     row: Tensor = fault.parameter.to(dtype)
     own_mass = torch.tensor(model.body_mass, dtype=dtype)
-    friction = row[len(row) - model.num_shapes :]
-    return Parameters(body_mass=row[: model.num_bodies] * own_mass, friction=friction)
+    where = columns(model)
+    return Parameters(body_mass=row[where["body_mass"]] * own_mass, friction=row[where["friction"]])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trot.sim.model import Model
-from trot.sim.parameters import Parameters
+from trot.sim.parameters import Parameters, columns
 
 Range = tuple[float, float]
 
@@ -32,11 +32,10 @@ class Randomize:
 
     def draw(self, model: Model, count: int, generator: torch.Generator, like: Tensor) -> tuple[Tensor, Tensor]:
         """Parameters as the kernels read them, (count, ...), and strengths (count, num_controls)."""
-        # Columns of packed parameters: a mass factor per body, then four figures per shape, friction last.
-        friction, mass = self.friction, self.mass
+        where = columns(model)
         parameter = Parameters().pack(model, 1, like).repeat(count, 1)
-        parameter[:, : model.num_bodies] *= _between(mass, (count, model.num_bodies), generator, like)
-        parameter[:, parameter.shape[1] - model.num_shapes :] *= _between(friction, (count, 1), generator, like)
+        parameter[:, where["body_mass"]] *= _between(self.mass, (count, model.num_bodies), generator, like)
+        parameter[:, where["friction"]] *= _between(self.friction, (count, 1), generator, like)
         strength = _between(self.motor_strength, (count, model.num_controls), generator, like)
         return parameter, strength
 

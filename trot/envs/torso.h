@@ -1,22 +1,18 @@
 // What three-dimensional tasks measure of a robot whose first joint is free, and the adjoint of that.
 //
-// A row per world, `num_q + num_dofs` wide:
+// A row per world, as wide as joint_q and joint_qd together:
 //   height 1, rotation 4 (w x y z), velocity 3, angular velocity in world axes 3, coordinates of all other joints, their
 //   rates, up 1 (the world's z of the body's up axis), heading 1 (cosine between the body's forward axis and the way to
 //   the target, which lies on the ground at x = target, y = 0)
+// The struct Settings is written by the build: the widths of joint_q and joint_qd, and what torso.py lists.
 #pragma once
 
 constexpr int ROTATION = 1, VELOCITY = 5, ANGULAR_VELOCITY = 8, JOINTS = 11;
 
-struct Measure {
-    int num_q, num_dofs, up_axis, forward_axis;
-    Scalar target;
-
-    CUDA_CALLABLE int num_joints() const { return num_q - 7; }
-    CUDA_CALLABLE int num_rates() const { return num_dofs - 6; }
-    CUDA_CALLABLE int up() const { return JOINTS + num_joints() + num_rates(); }
-    CUDA_CALLABLE int heading() const { return up() + 1; }
-};
+CUDA_CALLABLE inline int num_joints(const Settings& s) { return s.joint_q_width - 7; }
+CUDA_CALLABLE inline int num_rates(const Settings& s) { return s.joint_qd_width - 6; }
+CUDA_CALLABLE inline int up_column(const Settings& s) { return JOINTS + num_joints(s) + num_rates(s); }
+CUDA_CALLABLE inline int heading_column(const Settings& s) { return up_column(s) + 1; }
 
 // The world axes of a body with the unit quaternion w x y z.
 CUDA_CALLABLE inline void rotation_matrix(const Scalar* quat, Scalar r[3][3]) {
@@ -42,9 +38,9 @@ CUDA_CALLABLE inline void rotation_matrix_adjoint(const Scalar* quat, const Scal
 }
 
 // Joints are copied by all lanes of a world, the rest is the work of the first.
-CUDA_CALLABLE inline void measure(const Measure& m, const Scalar* q, const Scalar* qd, Scalar* row, int lane, int lanes) {
-    for (int k = lane; k < m.num_joints(); k += lanes) row[JOINTS + k] = q[7 + k];
-    for (int k = lane; k < m.num_rates(); k += lanes) row[JOINTS + m.num_joints() + k] = qd[6 + k];
+CUDA_CALLABLE inline void measure(const Settings& s, const Scalar* q, const Scalar* qd, Scalar* row, int lane, int lanes) {
+    for (int k = lane; k < num_joints(s); k += lanes) row[JOINTS + k] = q[7 + k];
+    for (int k = lane; k < num_rates(s); k += lanes) row[JOINTS + num_joints(s) + k] = qd[6 + k];
     if (lane != 0) return;
     row[0] = q[2];
     for (int k = 0; k < 4; ++k) row[ROTATION + k] = q[3 + k];
@@ -54,14 +50,14 @@ CUDA_CALLABLE inline void measure(const Measure& m, const Scalar* q, const Scala
         row[VELOCITY + i] = qd[i];
         row[ANGULAR_VELOCITY + i] = r[i][0] * qd[3] + r[i][1] * qd[4] + r[i][2] * qd[5];
     }
-    const Scalar x = m.target - q[0], y = -q[1];
-    row[m.up()] = r[2][m.up_axis];
-    row[m.heading()] = (r[0][m.forward_axis] * x + r[1][m.forward_axis] * y) / wp::sqrt(x * x + y * y);
+    const Scalar x = s.target - q[0], y = -q[1];
+    row[up_column(s)] = r[2][s.up_axis];
+    row[heading_column(s)] = (r[0][s.forward_axis] * x + r[1][s.forward_axis] * y) / wp::sqrt(x * x + y * y);
 }
-CUDA_CALLABLE inline void measure_adjoint(const Measure& m, const Scalar* q, const Scalar* qd, const Scalar* row_bar,
+CUDA_CALLABLE inline void measure_adjoint(const Settings& s, const Scalar* q, const Scalar* qd, const Scalar* row_bar,
                                           Scalar* q_bar, Scalar* qd_bar, int lane, int lanes) {
-    for (int k = lane; k < m.num_joints(); k += lanes) q_bar[7 + k] = row_bar[JOINTS + k];
-    for (int k = lane; k < m.num_rates(); k += lanes) qd_bar[6 + k] = row_bar[JOINTS + m.num_joints() + k];
+    for (int k = lane; k < num_joints(s); k += lanes) q_bar[7 + k] = row_bar[JOINTS + k];
+    for (int k = lane; k < num_rates(s); k += lanes) qd_bar[6 + k] = row_bar[JOINTS + num_joints(s) + k];
     if (lane != 0) return;
     Scalar r[3][3], r_bar[3][3];
     rotation_matrix(q + 3, r);
@@ -71,14 +67,14 @@ CUDA_CALLABLE inline void measure_adjoint(const Measure& m, const Scalar* q, con
         qd_bar[3 + i] = r[0][i] * turning_bar[0] + r[1][i] * turning_bar[1] + r[2][i] * turning_bar[2];
         for (int j = 0; j < 3; ++j) r_bar[i][j] = turning_bar[i] * qd[3 + j];
     }
-    r_bar[2][m.up_axis] += row_bar[m.up()];
+    r_bar[2][s.up_axis] += row_bar[up_column(s)];
 
-    const Scalar x = m.target - q[0], y = -q[1], distance = wp::sqrt(x * x + y * y);
-    const Scalar unit_x = x / distance, unit_y = y / distance, heading_bar = row_bar[m.heading()];
-    const Scalar forward_x = r[0][m.forward_axis], forward_y = r[1][m.forward_axis];
+    const Scalar x = s.target - q[0], y = -q[1], distance = wp::sqrt(x * x + y * y);
+    const Scalar unit_x = x / distance, unit_y = y / distance, heading_bar = row_bar[heading_column(s)];
+    const Scalar forward_x = r[0][s.forward_axis], forward_y = r[1][s.forward_axis];
     const Scalar heading = forward_x * unit_x + forward_y * unit_y;
-    r_bar[0][m.forward_axis] += heading_bar * unit_x;
-    r_bar[1][m.forward_axis] += heading_bar * unit_y;
+    r_bar[0][s.forward_axis] += heading_bar * unit_x;
+    r_bar[1][s.forward_axis] += heading_bar * unit_y;
     q_bar[0] = -heading_bar * (forward_x - heading * unit_x) / distance;
     q_bar[1] = -heading_bar * (forward_y - heading * unit_y) / distance;
     q_bar[2] = row_bar[0];

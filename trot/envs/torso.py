@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from trot.envs.torso_kernels import torso_rows
+from trot.sim.arguments import Argument
+from trot.sim.native_operation import RowOperation
 from trot.sim.state import State
+
+AXES = ("x", "y", "z")
+
+_measure = RowOperation(
+    Path(__file__).parent / "torso.h",
+    "measure",
+    inputs=("joint_q", "joint_qd"),
+    settings=(
+        Argument("up_axis", "int", "of the body"),
+        Argument("forward_axis", "int", "of the body"),
+        Argument("target", "Scalar", "where it lies along x, m"),
+    ),
+)
 
 RATE_SCALE = 0.1
 """Joint rates are several times larger than joint angles; observations scale them by this."""
@@ -38,8 +53,22 @@ class Torso:
 
 def measure_torso(state: State, target_distance: float, up_axis: str = "z", forward_axis: str = "x") -> Torso:
     """The target lies on the ground, that far along x from where the nominal start stands."""
-    rows = torso_rows(state.joint_q, state.joint_qd, target_distance, up_axis, forward_axis)
-    widths = [1, 4, 3, 3, state.joint_q.shape[1] - 7, state.joint_qd.shape[1] - 6, 1, 1]
+    num_q, num_dofs = state.joint_q.shape[1], state.joint_qd.shape[1]
+    if num_q < 7 or num_dofs < 6:
+        raise ValueError(
+            f"only of a robot whose first joint is free is there a torso: joint_q has {num_q} columns and joint_qd "
+            f"{num_dofs}"
+        )
+    for axis in (up_axis, forward_axis):
+        if axis not in AXES:
+            raise ValueError(f"an axis is x, y or z, not {axis!r}")
+    settings = {
+        "up_axis": AXES.index(up_axis),
+        "forward_axis": AXES.index(forward_axis),
+        "target": target_distance,
+    }
+    rows = _measure((state.joint_q, state.joint_qd), num_q + num_dofs, settings)
+    widths = [1, 4, 3, 3, num_q - 7, num_dofs - 6, 1, 1]
     height, rotation, velocity, angular_velocity, joints, joint_rates, up, heading = rows.split_with_sizes(
         widths, dim=1
     )

@@ -14,6 +14,8 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from trot.unpromised import foreach_lerp_
+
 PolicyKind = Literal["gaussian", "state_dependent", "deterministic"]
 Activation = Literal["elu", "relu", "silu"]
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "silu": nn.SiLU}
@@ -202,4 +204,4 @@ def move_towards(target: nn.Module, source: nn.Module, keep: float) -> None:
     """Each parameter of the target keeps this share of itself and takes the rest from the source."""
     ours: list[Tensor] = list(target.parameters())
     theirs: list[Tensor] = list(source.parameters())
-    torch._foreach_lerp_(ours, theirs, 1 - keep)
+    foreach_lerp_(ours, theirs, 1 - keep)

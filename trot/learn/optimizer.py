@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from trot.unpromised import foreach_mul_, foreach_norm
+
 
 class Adam(nn.Module):
     """torch.optim.Adam for captured graphs: the rate can change without a new capture, the state is made at once.
@@ -41,6 +43,6 @@ class Adam(nn.Module):
 
 def clip_(gradients: list[Tensor], largest: float) -> Tensor:
     """Scale the gradients down in place where their common norm is larger than that; returns the norm before."""
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    torch._foreach_mul_(gradients, (largest / (norm + 1e-6)).clamp(max=1))
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(foreach_norm(gradients)))
+    foreach_mul_(gradients, (largest / (norm + 1e-6)).clamp(max=1))
     return norm

@@ -6,16 +6,19 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 import warp as wp
 
+from trot.sim.arguments import ArgumentGroup, Packer
 from trot.sim.cpp_struct import Layout
-from trot.sim.native import MODULE_OPTIONS, define_kernels
+from trot.sim.native import MODULE_OPTIONS, call_type, define_kernels
+from trot.sim.programs import BACKWARD, FORWARD, REPORT_SIZES, WORK, Program
+from trot.unpromised import set_argument, warp_structure
 
 HEADERS = Path(__file__).parent / "kernels"
 
@@ -45,17 +48,28 @@ class Sizes:
     """Real numbers kept per substep and block for the backward pass."""
     workspace: int
     """Bytes of scratch per CPU thread, or per world of a robot too large for shared memory."""
-    shared: int
-    """Bytes of CUDA's shared memory that model and workspace may take together."""
+    fits_shared: int
+    """Whether model and workspace lie in CUDA's shared memory, so that no scratch is needed."""
     stages: int
+    model: int
+    """Bytes of the robot's constants."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled program, and the way from tensors to what it is called with."""
+
+    compiled: wp.Kernel
+    call: Any
+    """Warp's struct of its arguments."""
+    packer: Packer
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """The two kernels of a control step."""
+    """The programs of a model, compiled for one device."""
 
-    forward: wp.Kernel
-    backward: wp.Kernel
+    programs: dict[Program, Kernel]
     sizes: Sizes
 
 
@@ -72,7 +86,7 @@ def read_headers(name: str, seen: set[str] | None = None) -> str:
     return re.sub(r'#include "([\w.]+)"\n', lambda match: read_headers(match.group(1), seen), text)
 
 
-def source(layout: Layout, variant: Variant) -> str:
+def source(layout: Layout, variant: Variant, programs: tuple[Program, ...] = (FORWARD, BACKWARD)) -> str:
     """The complete C++ source for one model and variant, inside namespace trot."""
     switches = (
         f"using Scalar = {C_NAMES[variant.dtype]};\n"
@@ -81,9 +95,15 @@ def source(layout: Layout, variant: Variant) -> str:
     )
     seen: set[str] = set()
     spatial = read_headers("spatial.h", seen)
-    rest = read_headers("entry.h", seen)
+    # The step's own groups always: its headers name them.
+    groups: dict[ArgumentGroup, None] = {}
+    for program in (FORWARD, BACKWARD, REPORT_SIZES, *programs):
+        groups |= dict.fromkeys(program.groups)
+    called_with = "".join(group.declaration() for group in groups)
+    rest = "".join(read_headers(program.header, seen) for program in (REPORT_SIZES, *programs))
     profile = "#define PROFILE\n" if variant.profile else ""
-    return f"{profile}namespace trot {{\n{switches}{spatial}{layout.declarations()}{rest}}}  // namespace trot\n"
+    declarations = layout.declarations() + called_with
+    return f"{profile}namespace trot {{\n{switches}{spatial}{declarations}{rest}}}  // namespace trot\n"
 
 
 @contextlib.contextmanager
@@ -125,17 +145,60 @@ def module_name(text: str) -> str:
     return f"trot_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def compile_kernels(layout: Layout, variant: Variant, device: torch.device, lanes: int) -> Kernels:
+_Defined = dict[str, tuple[wp.Kernel, Any]]
+_defined: dict[str, _Defined] = {}
+"""Kernels and the structs they are called with, by module name and then by name: Warp must see a source only once."""
+
+
+def define_programs(
+    text: str, programs: Mapping[str, tuple[tuple[ArgumentGroup, ...], str]], dtype: torch.dtype, device: torch.device
+) -> dict[str, Kernel]:
+    """Kernels over one source: by name, the groups of arguments that each is called with and the C++ of a thread."""
+    module = module_name(text + str(MODULE_OPTIONS) + str(programs))
+    if module not in _defined:
+        calls = {name: call_type(groups, SCALARS[dtype]) for name, (groups, _) in programs.items()}
+        kernels = define_kernels(text, module, {name: (calls[name], body) for name, (_, body) in programs.items()})
+        _defined[module] = {name: (kernels[name], calls[name]) for name in programs}
+    return {
+        name: Kernel(compiled, call, Packer(_given(programs[name][0]), warp_structure(call), dtype, device))
+        for name, (compiled, call) in _defined[module].items()
+    }
+
+
+def _given(groups: tuple[ArgumentGroup, ...]) -> tuple[ArgumentGroup, ...]:
+    """Those that a caller packs."""
+    return tuple(group for group in groups if group is not WORK)
+
+
+def compile_kernels(
+    layout: Layout, variant: Variant, device: torch.device, lanes: int, programs: tuple[Program, ...]
+) -> Kernels:
     """The kernels of a model for one device: compiled the first time, from Warp's cache after that."""
-    text = source(layout, variant)
-    name = module_name(text + str(MODULE_OPTIONS))
+    text = source(layout, variant, programs)
     start_warp()
     with quiet_warp():
-        forward, backward, sizes = define_kernels(text, name, SCALARS[variant.dtype], lanes)
-        warp_device = wp.device_from_torch(device)
-        # Not zeros: PyTorch would write them on its own stream, perhaps after the kernel.
-        reported = torch.empty(5, dtype=torch.int32, device=device)
-        block_dim = lanes if device.type == "cuda" else None
-        wp.launch(sizes, dim=1, inputs=[reported.data_ptr()], device=warp_device, block_dim=block_dim)
-        wp.synchronize_device(warp_device)
-    return Kernels(forward, backward, Sizes(*reported.tolist()))
+        bodies = {program.function: (program.groups, program.body()) for program in (*programs, REPORT_SIZES)}
+        kernels = define_programs(text, bodies, variant.dtype, device)
+        sizes = report_sizes(kernels[REPORT_SIZES.function], device, lanes)
+    return Kernels({program: kernels[program.function] for program in programs}, sizes)
+
+
+def report_sizes(kernel: Kernel, device: torch.device, lanes: int) -> Sizes:
+    """Ask the compiled program REPORT_SIZES."""
+    warp_device = wp.device_from_torch(device)
+    # Not zeros: PyTorch would write them on its own stream, perhaps after the kernel.
+    reported = torch.empty(len(fields(Sizes)), dtype=torch.int32, device=device)
+    packed = kernel.packer.pack({"report": len(reported)}, {"sizes": reported})
+    command = record_launch(kernel, 1, lanes if device.type == "cuda" else None, warp_device)
+    set_argument(command, packed)
+    command.launch()
+    wp.synchronize_device(warp_device)
+    return Sizes(*reported.tolist())
+
+
+def record_launch(kernel: Kernel, dim: int, block_dim: int | None, device: wp.Device) -> wp.Launch:
+    """A launch that is kept; unpromised.set_argument gives it what it is called with."""
+    launch: wp.Launch = wp.launch(
+        kernel.compiled, dim=dim, inputs=[kernel.call()], device=device, block_dim=block_dim, record_cmd=True
+    )
+    return launch

@@ -9,7 +9,7 @@ from trot.sim.errors import NonFiniteError
 from trot.sim.model import JointType, Model
 from trot.sim.parameters import Parameters
 from trot.sim.state import State
-from trot.sim.step import Pass, check_inputs, prepare
+from trot.sim.step import Pass, Physics, check_inputs, prepare
 
 
 @torch.no_grad()
@@ -31,7 +31,7 @@ def check_finite(
         bad_q = _by_dof(model, ~state.joint_q.isfinite())
         _raise_first(model, (bad_q | bad_qd).unsqueeze(0), before=True)
     packed, run = prepare(model, state, parameters)
-    ran = Pass(run, control_dt, substeps, state.joint_q, state.joint_qd, control, packed)
+    ran = Pass(Physics(run, control_dt, substeps), state.joint_q, state.joint_qd, control, packed)
     next_q, next_qd = ran.forward(keep=True)
     if bool(State(next_q, next_qd).finite.all()):
         return

@@ -11,10 +11,13 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from trot.sim.build import Kernels, Variant, compile_kernels, quiet_warp
+from trot.sim.arguments import address
+from trot.sim.build import Kernel, Kernels, Variant, compile_kernels, quiet_warp, record_launch
 from trot.sim.layout import kernel_layout
 from trot.sim.model import Model
+from trot.sim.programs import BACKWARD, FORWARD, Program
 from trot.sim.threads import get_num_threads, run_together
+from trot.unpromised import set_argument
 
 CUDA_LANES = 32
 """Lanes that share one world there: a warp."""
@@ -27,19 +30,27 @@ WORTH_A_THREAD = 230
 
 
 class Launcher:
-    """The kernels of one model on one device, its constants there, and the scratch they work in."""
+    """Kernels of one model on one device, its constants there, and the scratch they work in."""
 
-    def __init__(self, model: Model, variant: Variant, device: torch.device) -> None:
+    def __init__(self, model: Model, variant: Variant, device: torch.device, programs: tuple[Program, ...]) -> None:
         self.lanes = CUDA_LANES if device.type == "cuda" else 1
         layout = kernel_layout(model, self.lanes)
         self.device = device
         self.dtype = variant.dtype
         self.num_dofs = model.num_dofs
-        self.kernels: Kernels = compile_kernels(layout, variant, device, self.lanes)
+        self.kernels: Kernels = compile_kernels(layout, variant, device, self.lanes, programs)
         self.warp_device = wp.device_from_torch(device)
         scalar = np.float32 if variant.dtype == torch.float32 else np.float64
         self.constants = torch.from_numpy(layout.pack(scalar)).to(device)
-        self.cycles = torch.zeros(self.kernels.sizes.stages, dtype=torch.int64, device=device)
+        sizes = self.kernels.sizes
+        self.cycles = torch.zeros(sizes.stages, dtype=torch.int64, device=device)
+        self._sizes: dict[str, float] = {
+            **layout.sizes,
+            "record": sizes.record,
+            "worlds_per_block": sizes.worlds_per_block,
+        }
+        self._model_address = address("model", self.constants, (sizes.model,), torch.uint8, device)
+        self._cycles_address = address("cycles", self.cycles, (sizes.stages,), torch.int64, device)
         self._recorded = RecordedLaunches()
         # Scratch, apart for each thread that calls.
         self._own = threading.local()
@@ -54,40 +65,47 @@ class Launcher:
         shape = (substeps, self.num_blocks(num_worlds), sizes.record, sizes.worlds_per_block)
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
-    def forward(self, arguments: list[Any], num_blocks: int, substeps: int) -> None:
-        """Launch the forward kernel; arguments as the kernel lists them after `scratch`, up to `substep_dt`."""
-        self._launch(self.kernels.forward, [*arguments, num_blocks, self.cycles.data_ptr()], num_blocks, substeps)
-
-    def backward(self, arguments: list[Any], num_blocks: int, substeps: int) -> None:
-        """Launch the backward kernel; arguments as the kernel lists them after `scratch`, up to `tangent`."""
-        self._launch(self.kernels.backward, [*arguments, self.cycles.data_ptr()], num_blocks, substeps)
-
-    def _launch(self, kernel: wp.Kernel, arguments: list[Any], num_blocks: int, substeps: int) -> None:
+    def launch(
+        self, program: Program, numbers: dict[str, float], tensors: dict[str, Tensor | None], num_blocks: int,
+        substeps: int,
+    ) -> None:  # fmt: skip
+        """Run a program on so many blocks of worlds, with the arguments that are not its WORK."""
+        kernel = self.kernels.programs[program]
+        numbers = self._sizes | numbers
         if self.device.type == "cuda":
-            self._launch_cuda(kernel, arguments, num_blocks)
+            # A robot too large for shared memory works in device memory.
+            needed = 0 if self.kernels.sizes.fits_shared else num_blocks * self.kernels.sizes.workspace
+            scratch = torch.empty(needed, dtype=torch.uint8, device=self.device)
+            packed = kernel.packer.pack(numbers, tensors, self._work(scratch, needed, 0))
+            self._recorded.command(kernel, 0, packed, num_blocks * self.lanes, self.lanes, self.warp_device).launch(
+                stream=warp_stream(self.device)
+            )
             return
         worthwhile = max(1, num_blocks * substeps * self.num_dofs // WORTH_A_THREAD)
         threads = min(get_num_threads(), num_blocks, worthwhile)
         bounds = [num_blocks * i // threads for i in range(threads + 1)]
+        packed = kernel.packer.pack(numbers, tensors, self._work_of_thread(0, 0))
         # Everything that needs the interpreter happens here, so that the other threads only run kernels.
-        run_together([self._cpu_command(kernel, arguments, i, bounds[i], bounds[i + 1]).launch for i in range(threads)])
+        run_together([self._on_core(kernel, packed, i, bounds[i], bounds[i + 1]).launch for i in range(threads)])
 
-    def _cpu_command(self, kernel: wp.Kernel, arguments: list[Any], slot: int, first: int, end: int) -> wp.Launch:
-        scratch: dict[int, Tensor] = self._own.__dict__.setdefault("scratch", {})
-        if slot not in scratch:
-            scratch[slot] = torch.empty(self.kernels.sizes.workspace, dtype=torch.uint8)
-        inputs = [self.constants.data_ptr(), scratch[slot].data_ptr(), *arguments, first]
-        return self._recorded.command(kernel, slot, inputs, end - first, None, self.warp_device)
+    def _on_core(self, kernel: Kernel, packed: Any, slot: int, first: int, end: int) -> wp.Launch:
+        if slot > 0:
+            # The same call, but for where it works and on what.
+            packed = type(packed).from_buffer_copy(packed)
+            packed.model, packed.scratch, packed.cycles, packed.first_block = self._work_of_thread(slot, first)
+        return self._recorded.command(kernel, slot, packed, end - first, None, self.warp_device)
 
-    def _launch_cuda(self, kernel: wp.Kernel, arguments: list[Any], num_blocks: int) -> None:
-        sizes = self.kernels.sizes
-        # A robot too large for shared memory works in device memory (kernels/entry.h decides by the same rule).
-        fits = self.constants.numel() + sizes.workspace <= sizes.shared
-        scratch = torch.empty(0 if fits else num_blocks * sizes.workspace, dtype=torch.uint8, device=self.device)
-        inputs = [self.constants.data_ptr(), scratch.data_ptr(), *arguments, 0]
-        self._recorded.command(kernel, 0, inputs, num_blocks * self.lanes, self.lanes, self.warp_device).launch(
-            stream=warp_stream(self.device)
-        )
+    def _work_of_thread(self, slot: int, first_block: int) -> tuple[int, int, int, int]:
+        own: dict[int, Tensor] = self._own.__dict__.setdefault("scratch", {})
+        size = self.kernels.sizes.workspace
+        if slot not in own:
+            own[slot] = torch.empty(size, dtype=torch.uint8)
+        return self._work(own[slot], size, first_block)
+
+    def _work(self, scratch: Tensor, size: int, first_block: int) -> tuple[int, int, int, int]:
+        """The numbers of WORK, in its order."""
+        place = address("scratch", scratch, (size,), torch.uint8, self.device)
+        return self._model_address, place, self._cycles_address, first_block
 
 
 class RecordedLaunches(threading.local):
@@ -97,22 +115,22 @@ class RecordedLaunches(threading.local):
     """
 
     def __init__(self) -> None:
-        self._commands: dict[tuple[wp.Kernel, int, str], wp.Launch] = {}
+        self._commands: dict[tuple[wp.Kernel, int, str], tuple[wp.Launch, int]] = {}
 
     def command(
-        self, kernel: wp.Kernel, slot: int, inputs: list[Any], dim: int, block_dim: int | None, device: wp.Device
+        self, kernel: Kernel, slot: int, packed: Any, dim: int, block_dim: int | None, device: wp.Device
     ) -> wp.Launch:
         """A launch with these arguments. Launches of one kernel that run at once need slots of their own."""
-        key = (kernel, slot, device.alias)
+        key = (kernel.compiled, slot, device.alias)
         if key not in self._commands:
             # The first launch of a kernel loads it, and Warp would tell.
             with build_lock, quiet_warp():
-                self._commands[key] = wp.launch(
-                    kernel, dim=dim, inputs=inputs, device=device, block_dim=block_dim, record_cmd=True
-                )
-        command = self._commands[key]
-        command.set_params_from_ctypes(inputs)
-        command.set_dim(dim)
+                self._commands[key] = (record_launch(kernel, dim, block_dim, device), dim)
+        command, recorded_dim = self._commands[key]
+        if dim != recorded_dim:
+            command.set_dim(dim)
+            self._commands[key] = (command, dim)
+        set_argument(command, packed)
         return command
 
 
@@ -128,15 +146,18 @@ def warp_stream(device: torch.device) -> wp.Stream:
     return _streams[key]
 
 
-_launchers: weakref.WeakKeyDictionary[Model, dict[tuple[Variant, torch.device], Launcher]] = weakref.WeakKeyDictionary()
+_Key = tuple[Variant, torch.device, tuple[Program, ...]]
+_launchers: weakref.WeakKeyDictionary[Model, dict[_Key, Launcher]] = weakref.WeakKeyDictionary()
 
 
-def launcher(model: Model, variant: Variant, device: torch.device) -> Launcher:
+def launcher(
+    model: Model, variant: Variant, device: torch.device, programs: tuple[Program, ...] = (FORWARD, BACKWARD)
+) -> Launcher:
     """The launcher of a model, made on first use."""
-    key = (variant, device)
+    key = (variant, device, programs)
     found = _launchers.get(model, {}).get(key)
     if found is None:
         with build_lock:
             made = _launchers.setdefault(model, {})
-            found = made[key] = made.get(key) or Launcher(model, variant, device)
+            found = made[key] = made.get(key) or Launcher(model, variant, device, programs)
     return found

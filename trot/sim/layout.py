@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trot.sim.cpp_struct import Field, Layout
 from trot.sim.model import WORLD, JointType, Model
+from trot.sim.parameters import columns
 from trot.sim.weld import rotation
 
 TURN, SLIDE, WORLD_SLIDE = 0, 1, 2
@@ -285,6 +286,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         "num_quats": len(quat_q),
         "num_ball_springs": len(balls),
         "num_shapes": model.num_shapes,
+        "num_points": model.num_points,
         "num_controls": model.num_controls,
         "num_muscles": model.num_muscles,
         "num_segments": model.num_segments,
@@ -295,6 +297,8 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         "TURN": TURN,
         "SLIDE": SLIDE,
         "WORLD_SLIDE": WORLD_SLIDE,
+        **{f"{name}_column": where.start for name, where in columns(model).items()},
+        "num_parameters": max(where.stop for where in columns(model).values()),
     }
     fields = [
         *_tree_fields(model, dofs, level),

@@ -10,7 +10,7 @@ from torch import Tensor
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters
 from trot.sim.state import State
-from trot.sim.step import Pass, check_inputs, prepare
+from trot.sim.step import Pass, Physics, check_inputs, prepare
 
 
 class Linearization(NamedTuple):
@@ -41,7 +41,7 @@ def linearize(
     """
     check_inputs(model, state, control, control_dt, substeps)
     packed, run = prepare(model, state, parameters)
-    ran = Pass(run, control_dt, substeps, state.joint_q, state.joint_qd, control, packed)
+    ran = Pass(Physics(run, control_dt, substeps), state.joint_q, state.joint_qd, control, packed)
     ran.forward(keep=True)
     worlds, dofs = state.num_worlds, model.num_dofs
     padded = run.num_blocks(worlds) * run.kernels.sizes.worlds_per_block

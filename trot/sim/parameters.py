@@ -30,7 +30,7 @@ class Parameters:
     """Coulomb's coefficient."""
 
     def pack(self, model: Model, num_worlds: int, like: Tensor) -> Tensor:
-        """One row per world (or one row for all), as kernels/parameters.h reads it: mass factors, then per shape."""
+        """One row per world (or one row for all), in the order of columns(). Of body_mass it holds factors."""
         rows: list[Tensor] = []
         for name, own in _own_tensors(model, like).items():
             given: Tensor | None = getattr(self, name)
@@ -52,6 +52,15 @@ def own_parameters(model: Model) -> dict[str, Floats]:
         "friction_stiffness": model.shape_friction_stiffness,
         "friction": model.shape_friction,
     }
+
+
+def columns(model: Model) -> dict[str, slice]:
+    """Where each parameter lies in a packed row, by name; kernels/parameters.h reads it there."""
+    found, begin = {}, 0
+    for name, values in own_parameters(model).items():
+        found[name] = slice(begin, begin + len(values))
+        begin += len(values)
+    return found
 
 
 _Place = tuple[torch.dtype, torch.device]

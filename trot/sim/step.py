@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from trot.sim.build import SCALARS, Variant
+from trot.sim.guard import Guard, is_sound
 from trot.sim.launch import Launcher, launcher
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters
+from trot.sim.programs import BACKWARD, FORWARD
 from trot.sim.state import State
 
 
@@ -32,10 +34,22 @@ def step(
     """
     check_inputs(model, state, control, control_dt, substeps)
     packed, run = prepare(model, state, parameters)
-    inputs = [state.joint_q, state.joint_qd, control] + ([] if packed is None else [packed])
-    keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    next_q, next_qd = _Step.apply(run, control_dt, substeps, keep, state.joint_q, state.joint_qd, control, packed)  # type: ignore[no-untyped-call]
+    physics = Physics(run, control_dt, substeps)
+    next_q, next_qd, _ = _apply(physics, state.joint_q, state.joint_qd, control, packed)
     return State(next_q, next_qd)
+
+
+def guarded_step(
+    physics: Physics, joint_q: Tensor, joint_qd: Tensor, control: Tensor, parameter: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The next joint_q and joint_qd, and (num_worlds, 1) which of them are sound.
+
+    A world that is not sound comes back at the nominal pose and at rest, and no gradient passes through its step. The
+    others get exactly what step() gives them. Unlike step() it never looks at numbers, so it never waits for the GPU.
+    """
+    next_q, next_qd, sound = _apply(physics, joint_q, joint_qd, control, parameter)
+    assert sound is not None, "these physics have no guard"
+    return next_q, next_qd, sound
 
 
 def prepare(model: Model, state: State, parameters: Parameters | None) -> tuple[Tensor | None, Launcher]:
@@ -48,13 +62,22 @@ def prepare(model: Model, state: State, parameters: Parameters | None) -> tuple[
     return packed, launcher(model, variant, joint_q.device)
 
 
-@dataclass
-class Pass:
-    """One control step through the kernels: its input tensors, its results, and the trajectory between them."""
+@dataclass(frozen=True, eq=False)
+class Physics:
+    """What stays the same from step to step."""
 
     run: Launcher
     control_dt: float
     substeps: int
+    guard: Guard | None = None
+    """Sets aside the worlds that blow up; without it they stay as they are."""
+
+
+@dataclass
+class Pass:
+    """One control step through the kernels: its input tensors, its results, and the trajectory between them."""
+
+    physics: Physics
     joint_q: Tensor
     joint_qd: Tensor
     control: Tensor
@@ -67,41 +90,66 @@ class Pass:
         self.joint_q, self.joint_qd = self.joint_q.contiguous(), self.joint_qd.contiguous()
         self.control = self.control.contiguous()
         self.num_worlds = self.joint_q.shape[0]
+        self.num_blocks = self.physics.run.num_blocks(self.num_worlds)
 
     def forward(self, keep: bool) -> tuple[Tensor, Tensor]:
         """The next joint_q and joint_qd. With `keep`, what the backward pass needs stays in self.trajectory."""
+        run, substeps = self.physics.run, self.physics.substeps
         self.next_q, next_qd = torch.empty_like(self.joint_q), torch.empty_like(self.joint_qd)
-        self.trajectory = self.run.new_trajectory(self.num_worlds, self.substeps) if keep else None
-        self.run.forward(self._arguments(next_qd), self.run.num_blocks(self.num_worlds), self.substeps)
+        self.trajectory = run.new_trajectory(self.num_worlds, substeps) if keep else None
+        run.launch(FORWARD, self._numbers(), self._tensors(next_qd), self.num_blocks, substeps)
         return self.next_q, next_qd
 
-    def backward(self, next_q_bar: Tensor, next_qd_bar: Tensor, tangent: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(
+        self, next_q_bar: Tensor, next_qd_bar: Tensor, tangent: bool
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Derivatives after the step to derivatives before it: joint_q, joint_qd, control, parameters.
 
         With `tangent`, those of joint_q have one number per dof, and there may be several rows per world: row
         k * padded + world, where padded is num_worlds rounded up to whole blocks.
         """
-        rows = next_qd_bar.shape[0]
+        run, rows = self.physics.run, len(next_qd_bar)
         next_q_bar, next_qd_bar = next_q_bar.contiguous(), next_qd_bar.contiguous()
         joint_q_bar, joint_qd_bar = torch.empty_like(next_q_bar), torch.empty_like(next_qd_bar)
-        control_bar = next_qd_bar.new_empty(rows, self.control.shape[1])
-        parameter_bar = next_qd_bar.new_empty(rows, 0 if self.parameter is None else self.parameter.shape[1])
-        addresses = [next_q_bar, next_qd_bar, joint_q_bar, joint_qd_bar, control_bar, parameter_bar]
-        tail = [rows, self.run.num_blocks(self.num_worlds), int(tangent)]
-        arguments = [*self._arguments(None), *(tensor.data_ptr() for tensor in addresses), *tail]
-        self.run.backward(arguments, self.run.num_blocks(rows), self.substeps)
+        control_bar = _rows_like(self.control, rows)
+        parameter_bar = None if self.parameter is None else next_qd_bar.new_empty(rows, self.parameter.shape[1])
+        tensors = {
+            **self._tensors(None),
+            "next_q_bar": next_q_bar,
+            "next_qd_bar": next_qd_bar,
+            "joint_q_bar": joint_q_bar,
+            "joint_qd_bar": joint_qd_bar,
+            "control_bar": control_bar,
+            "parameter_bar": parameter_bar,
+        }
+        numbers = {**self._numbers(), "bar_rows": rows, "q_bar_width": next_q_bar.shape[1], "tangent": int(tangent)}
+        run.launch(BACKWARD, numbers, tensors, run.num_blocks(rows), self.physics.substeps)
         return joint_q_bar, joint_qd_bar, control_bar, parameter_bar
 
-    def _arguments(self, next_qd: Tensor | None) -> list[Any]:
-        """As both kernels list them, from joint_q to substep_dt."""
-        inputs = (self.joint_q, self.joint_qd, self.control, self.parameter)
-        addresses = [_address(tensor) for tensor in (*inputs, self.next_q, next_qd, self.trajectory)]
-        parameter_rows = 0 if self.parameter is None else self.parameter.shape[0]
-        return [*addresses, self.num_worlds, parameter_rows, self.substeps, self.control_dt / self.substeps]
+    def _numbers(self) -> dict[str, float]:
+        return {
+            "num_worlds": self.num_worlds,
+            "parameter_rows": 0 if self.parameter is None else self.parameter.shape[0],
+            "num_blocks": self.num_blocks,
+            "substeps": self.physics.substeps,
+            "substep_dt": self.physics.control_dt / self.physics.substeps,
+        }
+
+    def _tensors(self, next_qd: Tensor | None) -> dict[str, Tensor | None]:
+        return {
+            "joint_q": self.joint_q,
+            "joint_qd": self.joint_qd,
+            "control": self.control,
+            "parameter": self.parameter,
+            "next_q": self.next_q,
+            "next_qd": next_qd,
+            "trajectory": self.trajectory,
+        }
 
 
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
+def _rows_like(tensor: Tensor, rows: int) -> Tensor:
+    # PyTorch makes one of the same shape in half the time.
+    return torch.empty_like(tensor) if rows == len(tensor) else tensor.new_empty(rows, tensor.shape[1])
 
 
 class _Step(torch.autograd.Function):
@@ -109,31 +157,56 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, run: Launcher, control_dt: float, substeps: int, keep: bool,
-        joint_q: Tensor, joint_qd: Tensor, control: Tensor, parameter: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        ran = Pass(run, control_dt, substeps, joint_q, joint_qd, control, parameter)
+        ctx: Any, physics: Physics, keep: bool, joint_q: Tensor, joint_qd: Tensor, control: Tensor,
+        parameter: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+        ran = Pass(physics, joint_q, joint_qd, control, parameter)
         next_q, next_qd = ran.forward(keep)
+        sound = None if physics.guard is None else is_sound(next_q, next_qd)
         if keep:
-            ctx.call = (run, control_dt, substeps)
-            ctx.save_for_backward(ran.joint_q, ran.joint_qd, ran.control, parameter, next_q, ran.trajectory)
-        return next_q, next_qd
+            ctx.physics = physics
+            ctx.save_for_backward(ran.joint_q, ran.joint_qd, ran.control, parameter, next_q, ran.trajectory, sound)
+        # Or PyTorch would make up a gradient of zeros by `sound`.
+        ctx.set_materialize_grads(False)
+        if physics.guard is not None and sound is not None:
+            ctx.mark_non_differentiable(sound)
+            next_q, next_qd = physics.guard.replace(sound, next_q, next_qd)
+        return next_q, next_qd, sound
 
     @staticmethod
-    def backward(ctx: Any, next_q_bar: Tensor, next_qd_bar: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, next_q_bar: Tensor | None, next_qd_bar: Tensor | None, _: None
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
         if torch.is_grad_enabled():
             raise NotImplementedError(
                 "trot.step has first derivatives only; create_graph=True would give second ones that miss the physics"
             )
-        joint_q, joint_qd, control, parameter, next_q, trajectory = ctx.saved_tensors
-        run, control_dt, substeps = ctx.call
-        ran = Pass(run, control_dt, substeps, joint_q, joint_qd, control, parameter, next_q, trajectory)
-        joint_q_bar, joint_qd_bar, control_bar, parameter_bar = ran.backward(next_q_bar, next_qd_bar, tangent=False)
-        if parameter is None:
-            return None, None, None, None, joint_q_bar, joint_qd_bar, control_bar, None
-        if parameter.shape[0] == 1:
+        joint_q, joint_qd, control, parameter, next_q, trajectory, sound = ctx.saved_tensors
+        next_q_bar = torch.zeros_like(joint_q) if next_q_bar is None else next_q_bar
+        next_qd_bar = torch.zeros_like(joint_qd) if next_qd_bar is None else next_qd_bar
+        ran = Pass(ctx.physics, joint_q, joint_qd, control, parameter, next_q, trajectory)
+        found = ran.backward(next_q_bar, next_qd_bar, tangent=False)
+        needed = ctx.needs_input_grad[2:]
+        gradients = [bar if wanted else None for bar, wanted in zip(found, needed, strict=True)]
+        if sound is not None:
+            gradients = ctx.physics.guard.silence(sound, gradients)
+        *others, parameter_bar = gradients
+        if parameter_bar is not None and parameter.shape[0] == 1:
             parameter_bar = parameter_bar.sum(dim=0, keepdim=True)
-        return None, None, None, None, joint_q_bar, joint_qd_bar, control_bar, parameter_bar
+        return None, None, *others, parameter_bar
+
+
+def _apply(
+    physics: Physics, joint_q: Tensor, joint_qd: Tensor, control: Tensor, parameter: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    keep = torch.is_grad_enabled() and (
+        joint_q.requires_grad
+        or joint_qd.requires_grad
+        or control.requires_grad
+        or (parameter is not None and parameter.requires_grad)
+    )
+    result: tuple[Tensor, Tensor, Tensor | None] = _Step.apply(physics, keep, joint_q, joint_qd, control, parameter)  # type: ignore[no-untyped-call]
+    return result
 
 
 def check_inputs(model: Model, state: State, control: Tensor, control_dt: float, substeps: int) -> None:

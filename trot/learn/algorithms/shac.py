@@ -31,6 +31,7 @@ from trot.learn.optimizer import Adam, clip_
 from trot.learn.returns import policy_loss, td_lambda
 from trot.learn.torch_threads import threads_for_batches
 from trot.sim.state import State
+from trot.unpromised import foreach_copy_
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ class Shac(Learner):
             return
         with torch.no_grad():
             targets = td_lambda(window.reward, window.next_value, window.done, settings.gamma, settings.td_lambda)
-            torch._foreach_copy_(self._critic_before, self._critic_parameters)
+            foreach_copy_(self._critic_before, self._critic_parameters)
         self.critic_optimizer.rate.copy_(self._learning_rate(settings.critic_lr))
         batches = list(
             zip(window.inputs.chunk(settings.critic_batches), targets.chunk(settings.critic_batches), strict=True)

@@ -39,7 +39,8 @@ STAGE void body_forces_adjoint(World& world, Adjoint& adjoint, const Model& mode
         const Motion w = adjoint.body_lambda[body];
         Force force, acceleration_bar, velocity_bar, pose_bar;
         inertial_adjoint(world, w, body, force, acceleration_bar, velocity_bar, pose_bar);
-        if (per_world_parameters) adjoint.parameter_bar[body] -= dot(w, force) / mass_factor(world, body);
+        if (per_world_parameters)
+            adjoint.parameter_bar[body_mass_column + body] -= dot(w, force) / mass_factor(world, body);
         Force ground_velocity_bar = zero_force(), ground_pose_bar = zero_force();
         const Force ground = ground_force_adjoint(world, adjoint, model, body, ground_velocity_bar, ground_pose_bar);
         world.body_force[body] = force - ground;

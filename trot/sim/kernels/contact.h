@@ -106,11 +106,11 @@ INLINE Force ground_force_adjoint(const World& world, Adjoint& adjoint, const Mo
         velocity_bar = select(touches, velocity_bar + force_at(bar.u, at.touching), velocity_bar);
         pose_bar = select(touches, pose_bar + force_at(point_bar, at.centre), pose_bar);
         if (per_world_parameters) {
-            Real* shape_bar = adjoint.parameter_bar + num_bodies + shape;
-            shape_bar[0 * num_shapes] += select(touches, bar.parameters.stiffness, zero());
-            shape_bar[1 * num_shapes] += select(touches, bar.parameters.damping, zero());
-            shape_bar[2 * num_shapes] += select(touches, bar.parameters.friction_stiffness, zero());
-            shape_bar[3 * num_shapes] += select(touches, bar.parameters.friction, zero());
+            Real* shape_bar = adjoint.parameter_bar + shape;
+            shape_bar[contact_stiffness_column] += select(touches, bar.parameters.stiffness, zero());
+            shape_bar[contact_damping_column] += select(touches, bar.parameters.damping, zero());
+            shape_bar[friction_stiffness_column] += select(touches, bar.parameters.friction_stiffness, zero());
+            shape_bar[friction_column] += select(touches, bar.parameters.friction, zero());
         }
     }
     return sum;

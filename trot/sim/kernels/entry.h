@@ -6,21 +6,20 @@
 constexpr int SHARED_BYTES = 47 * 1024;
 
 struct BackwardWorkspace { World world; Adjoint adjoint; };
+constexpr bool fits_shared = sizeof(Model) + sizeof(BackwardWorkspace) <= SHARED_BYTES;
 
 #if defined(__CUDA_ARCH__)
 INLINE const Model& shared_model(const Model* source, int lane) {
-    constexpr bool fits = sizeof(Model) + sizeof(BackwardWorkspace) <= SHARED_BYTES;
     constexpr int num_words = sizeof(Model) / sizeof(int);
-    __shared__ alignas(16) int words[fits ? num_words : 1];
-    if (!fits) return *source;
+    __shared__ alignas(16) int words[fits_shared ? num_words : 1];
+    if (!fits_shared) return *source;
     FOR_LANES(k, num_words) words[k] = reinterpret_cast<const int*>(source)[k];
     return *reinterpret_cast<const Model*>(words);
 }
 template <typename Workspace>
 INLINE Workspace& workspace(char* scratch, int block) {
-    constexpr bool fits = sizeof(Model) + sizeof(BackwardWorkspace) <= SHARED_BYTES;
-    __shared__ alignas(alignof(Workspace)) Real words[fits ? sizeof(Workspace) / sizeof(Real) : 1];
-    if (fits) return *reinterpret_cast<Workspace*>(words);
+    __shared__ alignas(alignof(Workspace)) Real words[fits_shared ? sizeof(Workspace) / sizeof(Real) : 1];
+    if (fits_shared) return *reinterpret_cast<Workspace*>(words);
     return *reinterpret_cast<Workspace*>(scratch + (long long)block * sizeof(Workspace));
 }
 #else
@@ -30,27 +29,28 @@ template <typename Workspace>
 INLINE Workspace& workspace(char* scratch, int) { return *reinterpret_cast<Workspace*>(scratch); }
 #endif
 
-INLINE void run_forward(const Model* source, char* scratch, const Tensors& tensors, int block, int num_blocks, int lane,
-                        long long* cycles) {
-    const Model& model = shared_model(source, lane);
-    World& world = workspace<World>(scratch, block);
+INLINE void run_forward(const Work& work, const Tensors& tensors, int thread) {
+    const int block = work.first_block + thread / LANES, lane = thread % LANES;
+    const Model& model = shared_model(work.model, lane);
+    World& world = workspace<World>(work.scratch, block);
     barrier();
-    step_forward(world, model, lane, tensors, block, num_blocks, cycles);
+    step_forward(world, model, lane, tensors, block, work.cycles);
 }
 
-INLINE void run_backward(const Model* source, char* scratch, const Tensors& tensors, const Cotangents& cotangents,
-                         int block, int lane, long long* cycles) {
-    const Model& model = shared_model(source, lane);
-    BackwardWorkspace& space = workspace<BackwardWorkspace>(scratch, block);
+INLINE void run_backward(const Work& work, const Tensors& tensors, const Cotangents& cotangents, int thread) {
+    const int block = work.first_block + thread / LANES, lane = thread % LANES;
+    const Model& model = shared_model(work.model, lane);
+    BackwardWorkspace& space = workspace<BackwardWorkspace>(work.scratch, block);
     barrier();
-    step_backward(space.world, space.adjoint, model, lane, tensors, cotangents, block, cycles);
+    step_backward(space.world, space.adjoint, model, lane, tensors, cotangents, block, work.cycles);
 }
 
-// What the host must allocate.
-INLINE void report_sizes(int* sizes) {
-    sizes[0] = WORLDS_PER_BLOCK;
-    sizes[1] = record_size;
-    sizes[2] = sizeof(BackwardWorkspace);
-    sizes[3] = SHARED_BYTES;
-    sizes[4] = NUM_STAGES;
+// What the host must know to allocate.
+INLINE void report_sizes(const Report& report, int) {
+    report.sizes[0] = WORLDS_PER_BLOCK;
+    report.sizes[1] = record_size;
+    report.sizes[2] = sizeof(BackwardWorkspace);
+    report.sizes[3] = fits_shared;
+    report.sizes[4] = NUM_STAGES;
+    report.sizes[5] = sizeof(Model);
 }

@@ -28,14 +28,13 @@ INLINE void store(Scalar* tensor, int num_worlds, int width, int block, int colu
 }
 
 // What the backward pass needs of a substep: the state before it, its acceleration, and where it pays, the factor.
-// World begins with the first three in this order.
-constexpr int RECORD_FACTOR = num_q + 2 * num_dofs;
+constexpr int RECORD_FACTOR = sizeof(Substep) / sizeof(Real);
 constexpr int RECORD_DIAGONAL = RECORD_FACTOR + num_mass_entries;
 constexpr int record_size = store_factor ? RECORD_DIAGONAL + num_dofs : RECORD_FACTOR;
 
 // Where a number of the record lives.
 INLINE Real* recorded(World& world, const Model& model, int k) {
-    if (k < RECORD_FACTOR) return world.joint_q + k;
+    if (k < RECORD_FACTOR) return numbers(static_cast<Substep*>(&world)) + k;
     if (k < RECORD_DIAGONAL) return world.mass_matrix + model.mass_entry[k - RECORD_FACTOR];
     return world.inverse_diagonal + (k - RECORD_DIAGONAL);
 }

@@ -39,24 +39,24 @@ INLINE void substep_adjoint(World& world, Adjoint& adjoint, const Model& model, 
     joint_forces_adjoint(world, adjoint, model, lane);       lap(clock, JOINT_FORCES_ADJOINT);
 }
 
-INLINE void step_forward(World& world, const Model& model, int lane, const Tensors& t, int block, int num_blocks,
+INLINE void step_forward(World& world, const Model& model, int lane, const Tensors& t, int block,
                          long long* cycles) {
-    load_state(world, model, lane, t, block);
+    load_state(world, model, lane, t.joint_q, t.joint_qd, t.num_worlds, block);
     load_inputs(world, model, lane, t, block);
     Clock clock = start_clock(cycles, block == 0 && lane == 0);
     for (int i = 0; i < t.substeps; ++i) {
-        Real* record = t.trajectory ? t.trajectory + ((long long)i * num_blocks + block) * record_size : nullptr;
+        Real* record = t.trajectory ? t.trajectory + ((long long)i * t.num_blocks + block) * record_size : nullptr;
         substep(world, model, lane, t.substep_dt, record, clock);
     }
     store_state(world, lane, t, block);
 }
 
-// With more blocks than the trajectory has, block b runs along trajectory block b modulo trajectory_blocks: many
+// With more blocks than the trajectory has, block b runs along trajectory block b modulo num_blocks: many
 // directions through the same worlds, for Jacobians.
 INLINE void step_backward(World& world, Adjoint& adjoint, const Model& model, int lane, const Tensors& t,
                           const Cotangents& c, int block, long long* cycles) {
-    const int world_block = block % c.trajectory_blocks;
-    const long long stride = (long long)c.trajectory_blocks * record_size;
+    const int world_block = block % t.num_blocks;
+    const long long stride = (long long)t.num_blocks * record_size;
     load_inputs(world, model, lane, t, world_block);
     load_cotangents(adjoint, model, lane, t, c, block, world_block);
     Clock clock = start_clock(cycles, block == 0 && lane == 0);

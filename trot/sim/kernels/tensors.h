@@ -4,20 +4,8 @@
 #include "memory.h"
 #include "quaternion_gradient.h"
 
-// Those of states and controls are (num_worlds, width).
-struct Tensors {
-    const Scalar* joint_q;    // before the step
-    const Scalar* joint_qd;
-    const Scalar* control;
-    const Scalar* parameter;
-    Scalar* next_q;           // after it
-    Scalar* next_qd;
-    Real* trajectory;         // (substeps, blocks, record_size) blocks of worlds; null when no gradient is wanted
-    int num_worlds;
-    int parameter_worlds;     // 1: every world shares one row of parameters
-    int substeps;
-    Scalar substep_dt;
-};
+// The structs Tensors and Cotangents are written by the build, from trot/sim/programs.py. Tensors of states and controls
+// are (num_worlds, width).
 
 INLINE Quat load_quat(const Scalar* tensor, int num_worlds, int block, int first) {
     Real q[4];
@@ -30,9 +18,10 @@ INLINE void store_quat(Scalar* tensor, int num_worlds, int block, int first, con
     for (int k = 0; k < 4; ++k) store(tensor, num_worlds, num_q, block, first + k, q[k]);
 }
 
-INLINE void load_state(World& world, const Model& model, int lane, const Tensors& t, int block) {
-    FOR_LANES(k, num_q) world.joint_q[k] = load(t.joint_q, t.num_worlds, num_q, block, k);
-    FOR_LANES(dof, num_dofs) world.joint_qd[dof] = load(t.joint_qd, t.num_worlds, num_dofs, block, dof);
+INLINE void load_state(World& world, const Model& model, int lane, const Scalar* joint_q, const Scalar* joint_qd,
+                       int num_worlds, int block) {
+    FOR_LANES(k, num_q) world.joint_q[k] = load(joint_q, num_worlds, num_q, block, k);
+    FOR_LANES(dof, num_dofs) world.joint_qd[dof] = load(joint_qd, num_worlds, num_dofs, block, dof);
     barrier();
     FOR_LANES(quat, num_quats) {
         Real* q = world.joint_q + model.quat_q[quat];
@@ -53,41 +42,27 @@ INLINE void load_inputs(World& world, const Model& model, int lane, const Tensor
     }
     if (per_world_parameters) {
         FOR_LANES(k, num_parameters)
-            world.parameter[k] = t.parameter_worlds == 1 ? real(t.parameter[k])
+            world.parameter[k] = t.parameter_rows == 1 ? real(t.parameter[k])
                                                          : load(t.parameter, t.num_worlds, num_parameters, block, k);
     }
     barrier();
 }
 
-// Derivatives after the step come in, those before it go out. Where `tangent`, those of joint_q are one number per
-// dof, else one per coordinate.
-struct Cotangents {
-    const Scalar* next_q_bar;
-    const Scalar* next_qd_bar;
-    Scalar* joint_q_bar;
-    Scalar* joint_qd_bar;
-    Scalar* control_bar;
-    Scalar* parameter_bar;
-    int num_worlds;           // rows of these tensors
-    int trajectory_blocks;
-    int tangent;
-};
-
 INLINE void load_cotangents(Adjoint& adjoint, const Model& model, int lane, const Tensors& t, const Cotangents& c,
                             int block, int world_block) {
     const int q_width = c.tangent ? num_dofs : num_q;
     FOR_LANES(dof, num_dofs) {
-        adjoint.joint_qd_bar[dof] = load(c.next_qd_bar, c.num_worlds, num_dofs, block, dof);
+        adjoint.joint_qd_bar[dof] = load(c.next_qd_bar, c.bar_rows, num_dofs, block, dof);
         adjoint.joint_force_bar[dof] = zero();
         const int column = c.tangent ? dof : model.dof_q[dof];
-        if (column >= 0) adjoint.joint_q_bar[dof] = load(c.next_q_bar, c.num_worlds, q_width, block, column);
+        if (column >= 0) adjoint.joint_q_bar[dof] = load(c.next_q_bar, c.bar_rows, q_width, block, column);
     }
     FOR_LANES(muscle, num_muscles) adjoint.activation_bar[muscle] = zero();
     FOR_LANES(k, parameter_slots) adjoint.parameter_bar[k] = zero();
     if (!c.tangent) {
         FOR_LANES(quat, num_quats) {
             const Quat q = load_quat(t.next_q, t.num_worlds, world_block, model.quat_q[quat]);
-            const Quat q_bar = load_quat(c.next_q_bar, c.num_worlds, block, model.quat_q[quat]);
+            const Quat q_bar = load_quat(c.next_q_bar, c.bar_rows, block, model.quat_q[quat]);
             const Vec3 r_bar = to_tangent(q, q_bar);
             for (int k = 0; k < 3; ++k) adjoint.joint_q_bar[model.quat_dof[quat] + k] = numbers(&r_bar)[k];
         }
@@ -99,25 +74,25 @@ INLINE void store_cotangents(const Adjoint& adjoint, const Model& model, int lan
                              const Cotangents& c, int block, int world_block) {
     const int q_width = c.tangent ? num_dofs : num_q;
     FOR_LANES(dof, num_dofs) {
-        store(c.joint_qd_bar, c.num_worlds, num_dofs, block, dof, adjoint.joint_qd_bar[dof]);
+        store(c.joint_qd_bar, c.bar_rows, num_dofs, block, dof, adjoint.joint_qd_bar[dof]);
         const int column = c.tangent ? dof : model.dof_q[dof];
-        if (column >= 0) store(c.joint_q_bar, c.num_worlds, q_width, block, column, adjoint.joint_q_bar[dof]);
+        if (column >= 0) store(c.joint_q_bar, c.bar_rows, q_width, block, column, adjoint.joint_q_bar[dof]);
     }
     if (!c.tangent) {
         FOR_LANES(quat, num_quats) {
             const Real* bar = adjoint.joint_q_bar + model.quat_dof[quat];
             const Quat q = load_quat(t.joint_q, t.num_worlds, world_block, model.quat_q[quat]);
             const Quat q_bar = from_tangent(normalised(q), vec3(bar[0], bar[1], bar[2]), norm(q));
-            store_quat(c.joint_q_bar, c.num_worlds, block, model.quat_q[quat], q_bar);
+            store_quat(c.joint_q_bar, c.bar_rows, block, model.quat_q[quat], q_bar);
         }
     }
     FOR_LANES(actuator, num_controls) {
         const Real control = load(t.control, t.num_worlds, num_controls, world_block, actuator);
         const Real bar = control_adjoint(adjoint, model, actuator, control);
-        store(c.control_bar, c.num_worlds, num_controls, block, actuator, bar);
+        store(c.control_bar, c.bar_rows, num_controls, block, actuator, bar);
     }
     if (per_world_parameters) {
         FOR_LANES(k, num_parameters)
-            store(c.parameter_bar, c.num_worlds, num_parameters, block, k, adjoint.parameter_bar[k]);
+            store(c.parameter_bar, c.bar_rows, num_parameters, block, k, adjoint.parameter_bar[k]);
     }
 }

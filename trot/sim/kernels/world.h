@@ -6,18 +6,21 @@
 
 constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
 
-// What parameters.h reads: body mass factors, then stiffness, damping, friction stiffness and friction per shape.
-constexpr int num_parameters = num_bodies + 4 * num_shapes;
+// parameters.h reads them.
 constexpr int parameter_slots = per_world_parameters ? num_parameters : 1;
 
 // Rows of the mass matrix move four numbers at a time on CUDA.
 constexpr int quad_alignment = LANES > 1 ? 16 : alignof(Real);
 
-struct World {
-    // State and inputs. The first three are kept for the backward pass as they lie here (memory.h).
+// Kept of every substep for the backward pass (memory.h).
+struct Substep {
     Real joint_q[num_q];
     Real joint_qd[num_dofs];
     Real joint_qdd[num_dofs];
+};
+
+struct World : Substep {
+    // Inputs
     Real control[at_least_one(num_controls)];  // clamped to its range
     Real parameter[parameter_slots];
 

@@ -13,7 +13,8 @@ from trot.view.browser.charts import Charts
 from trot.view.browser.controls import SAMPLED, Controls
 from trot.view.browser.nodes import ROOT, RobotScene
 from trot.view.browser.page import LOOPBACK, quiet_server
-from trot.view.motion.trajectory import Trajectory, contact_forces
+from trot.view.motion.force_arrows import contact_forces
+from trot.view.motion.trajectory import Trajectory
 
 FRAME_SECONDS = 1 / 60
 IDLE_SECONDS = 0.05
@@ -143,8 +144,7 @@ class Viewer:
         with self._server.atomic():
             joint_q, control = trajectory.joint_q[frame], trajectory.control[frame]
             self._scene.show(joint_q, control, world if controls.follow.value else None)
-            worlds = range(trajectory.begins.shape[1]) if controls.forces.value else range(0)
-            self._scene.show_forces([contact_forces(trajectory, frame, index) for index in worlds])
+            self._scene.show_forces(contact_forces(trajectory, frame) if controls.forces.value else [])
 
     def _draw_panel(self) -> None:
         self._panel_frame = self.frame

@@ -13,7 +13,8 @@ import viser
 
 from trot.atomic import check_destination, replacing
 from trot.view.browser.nodes import RobotScene
-from trot.view.motion.trajectory import Trajectory, contact_forces
+from trot.view.motion.force_arrows import contact_forces
+from trot.view.motion.trajectory import Trajectory
 
 LOOPBACK = "127.0.0.1"
 CLIENT_TITLE = "<title>Viser</title>"
@@ -61,7 +62,7 @@ def page(
     frame_done: Callable[[int], None] = lambda _: None,
 ) -> str:
     """The page's text. It plays at the trajectory's own speed and begins again at the end."""
-    frames, worlds = trajectory.begins.shape
+    frames = len(trajectory.begins)
     # The serializer records what a server would send; no browser ever connects to this one.
     with quiet_server(port=0) as server:
         scene = RobotScene(server.scene, trajectory.model(), trajectory.joint_q[0])
@@ -70,7 +71,7 @@ def page(
         for frame in range(frames):
             scene.show(trajectory.joint_q[frame], trajectory.control[frame], follow)
             if forces:
-                scene.show_forces([contact_forces(trajectory, frame, world) for world in range(worlds)])
+                scene.show_forces(contact_forces(trajectory, frame))
             # It begins with what is there by now, frame 0.
             serializer = serializer or server.get_scene_serializer()
             serializer.insert_sleep(trajectory.dt)

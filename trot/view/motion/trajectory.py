@@ -12,7 +12,6 @@ PyTorch is imported where something is simulated: to show a file takes none of i
 
 from __future__ import annotations
 
-import functools
 import os
 import zipfile
 import zlib
@@ -28,8 +27,6 @@ from trot.atomic import check_destination, replacing
 
 if TYPE_CHECKING:
     import torch
-
-    from trot.sim.model import Model
 
 Floats32 = NDArray[np.float32]
 Floats64 = NDArray[np.float64]
@@ -197,42 +194,3 @@ def record(
     else:
         act = chance_acts(env, seed + NOISE_STREAM) if agent == "random" else nothing_acts(env)
     return record_env(env, act, frames(env.task.control_dt, env.episode_length))
-
-
-@functools.lru_cache(maxsize=4)
-def _loaded(robot: str) -> Model:
-    """With the constants of the contacts: they travel in the text's user attributes."""
-    from trot.sim.load import load_model
-
-    return load_model(robot)
-
-
-def contact_forces(trajectory: Trajectory, frame: int, world: int) -> tuple[Floats64, Floats64]:
-    """Where the ground pushes the robot in a frame, (k, 3), and with which forces, (k, 3) in N; world axes."""
-    from trot.sim.weld import fold_welds
-
-    model = _loaded(trajectory.robot)
-    if model.ground_height is None or not len(model.point_shape):
-        return np.zeros((0, 3)), np.zeros((0, 3))
-    data = mujoco.MjData(model.source)
-    data.qpos, data.qvel = trajectory.joint_q[frame, world], trajectory.joint_qd[frame, world]
-    mujoco.mj_fwdPosition(model.source, data)
-    mujoco.mj_fwdVelocity(model.source, data)
-    bodies = fold_welds(model.source).moving[model.shape_body[model.point_shape]]
-    points = data.xpos[bodies] + np.einsum("pij,pj->pi", data.xmat[bodies].reshape(-1, 3, 3), model.point_pos)
-    points[:, 2] -= model.point_radius
-    depth = model.ground_height - points[:, 2]
-    velocity = np.zeros_like(points)
-    motion = np.zeros(6)
-    for index in np.flatnonzero(depth > 0):
-        mujoco.mj_objectVelocity(model.source, data, mujoco.mjtObj.mjOBJ_XBODY, int(bodies[index]), motion, 0)
-        velocity[index] = motion[3:] + np.cross(motion[:3], points[index] - data.xpos[bodies[index]])
-
-    # The contact law of docs/conventions.md, one row per point.
-    shape = model.point_shape
-    normal = np.maximum(depth * (model.shape_stiffness[shape] - model.shape_damping[shape] * velocity[:, 2]), 0)
-    sliding = np.hypot(velocity[:, 0], velocity[:, 1]) + 1e-15
-    drag = np.minimum(model.shape_friction_stiffness[shape], model.shape_friction[shape] * normal / sliding)
-    forces = np.column_stack([-drag * velocity[:, 0], -drag * velocity[:, 1], normal])
-    touching = (depth > 0) & (normal > 0)
-    return points[touching], forces[touching]

@@ -1,0 +1,44 @@
+"""The CUDA source of the kernels compiles, GPU or not: Warp brings NVIDIA's compiler along."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import warp as wp
+
+from trot.envs.torso import _measure
+from trot.sim.build import Kernel, Variant, define_programs, source, start_warp
+from trot.sim.launch import CUDA_LANES
+from trot.sim.layout import kernel_layout
+from trot.sim.model import Model
+from trot.sim.programs import BACKWARD, FORWARD, REPORT_CONTACTS, REPORT_SIZES
+
+pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="Warp has no CUDA compiler for macOS")
+HOPPER_GENERATION = 90
+
+
+def compiled(kernel: Kernel, folder: Path) -> str:
+    (path,) = wp.compile_aot_module(kernel.compiled.module, arch=HOPPER_GENERATION, module_dir=folder, use_ptx=True)
+    return path.read_text()
+
+
+@pytest.mark.parametrize("variant", [Variant(torch.float32, store_factor=True), Variant(torch.float64, True)], ids=str)
+def test_kernels_of_a_model(every_joint: Model, variant: Variant, tmp_path: Path) -> None:
+    programs = (FORWARD, BACKWARD, REPORT_CONTACTS, REPORT_SIZES)
+    text = source(kernel_layout(every_joint, CUDA_LANES), variant, programs)
+    start_warp()
+    bodies = {program.function: (program.groups, program.body()) for program in programs}
+    kernels = define_programs(text, bodies, variant.dtype, torch.device("cpu"))
+    found = compiled(kernels[FORWARD.function], tmp_path)
+    for program in programs:
+        assert f".entry {program.function}_" in found
+    assert "bar.warp.sync" in found, "32 lanes share a world, and wait for each other"
+
+
+def test_torso(tmp_path: Path) -> None:
+    start_warp()
+    kernels = _measure._define(torch.float32, torch.device("cpu"))
+    assert ".entry measure_adjoint_" in compiled(kernels["measure"], tmp_path)

@@ -1,0 +1,79 @@
+"""What trot uses without a promise still behaves as it did; each failure says what to mend in trot/unpromised.py."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+
+import torch
+import warp as wp
+
+from trot import unpromised
+from trot.sim.build import quiet_warp, start_warp
+
+MEND = "see trot/unpromised.py"
+
+
+def test_torch_foreach() -> None:
+    def fresh() -> list[torch.Tensor]:
+        return [torch.tensor([3.0, 4.0]), torch.tensor([[5.0, 12.0]])]
+
+    norms = unpromised.foreach_norm(fresh())
+    assert [float(norm) for norm in norms] == [5.0, 13.0], f"torch._foreach_norm is no longer the 2-norm; {MEND}"
+    tensors = fresh()
+    unpromised.foreach_mul_(tensors, torch.tensor(2.0))
+    assert tensors[1].tolist() == [[10.0, 24.0]], f"torch._foreach_mul_ does not scale by a tensor in place; {MEND}"
+    unpromised.foreach_copy_(tensors, fresh())
+    assert tensors[0].tolist() == [3.0, 4.0], f"torch._foreach_copy_ does not copy in place; {MEND}"
+    unpromised.foreach_lerp_(tensors, [torch.zeros(2), torch.zeros(1, 2)], 0.25)
+    assert tensors[0].tolist() == [2.25, 3.0], f"torch._foreach_lerp_ does not go a quarter of the way; {MEND}"
+
+
+@wp.struct
+class Doubled:
+    given: wp.int32
+    found: wp.uint64
+
+
+def test_warp_writes_a_snippet_between_braces_and_takes_arguments_as_they_are() -> None:
+    start_warp()
+    # A template cannot stand inside a function: this compiles only where our brace closes Warp's.
+    declare = unpromised.declare_source("template <typename T> CUDA_CALLABLE T twice(T x) { return x + x; }", "twice")
+    module = unpromised.warp_module("trot_test_unpromised", {"enable_backward": False})
+    assert module.options["enable_backward"] is False, f"a Warp module's options no longer change so; {MEND}"
+
+    @wp.func_native("*(int*)call.found = twice(call.given);")
+    def write(call: Doubled): ...
+
+    @wp.kernel(module=module)
+    def double(call: Doubled):
+        declare()
+        write(call)
+
+    structure = unpromised.warp_structure(Doubled)
+    assert issubclass(structure, ctypes.Structure), f"Warp no longer packs a struct as a ctypes structure; {MEND}"
+    names = [name for name, _ in structure._fields_]
+    assert names == ["given", "found"], f"Warp no longer packs a struct's members in order; {MEND}"
+    found = ctypes.c_int(0)
+    try:
+        with quiet_warp():
+            launch = wp.launch(double, dim=1, inputs=[Doubled()], device="cpu", record_cmd=True)
+    except Exception as error:
+        raise AssertionError(f"Warp no longer writes native code between braces that we may close; {MEND}") from error
+    for given in (21, -4):
+        unpromised.set_argument(launch, structure(given, ctypes.addressof(found)))
+        launch.launch()
+        assert found.value == 2 * given, f"a recorded launch does not take another argument as it is; {MEND}"
+
+
+def test_nothing_private_is_used_elsewhere() -> None:
+    """But in trot/learn, names of PyTorch and Warp that begin with an underscore stand in trot/unpromised.py alone."""
+    root = Path(unpromised.__file__).parent
+    private = re.compile(r"\b(torch|wp|warp)(\.\w+)*\._[a-z]\w*")
+    users = {
+        str(path.relative_to(root)): found.group()
+        for path in root.rglob("*.py")
+        if (found := private.search(path.read_text("utf-8"))) and path.parts[len(root.parts)] != "learn"
+    }
+    assert users.keys() == {"unpromised.py"}, users

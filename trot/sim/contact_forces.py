@@ -1,0 +1,41 @@
+"""The ground's forces on a robot, point by point: for whoever wants to see them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trot.sim.build import Variant
+from trot.sim.launch import launcher
+from trot.sim.model import Model
+from trot.sim.programs import REPORT_CONTACTS
+from trot.sim.state import State
+
+
+class ContactForces(NamedTuple):
+    """Of every contact point of the model, in every world; world axes."""
+
+    point: Tensor
+    """(num_worlds, num_points, 3) where it touches, or would, m."""
+    force: Tensor
+    """(num_worlds, num_points, 3) of the ground on it, N; zero where it does not touch."""
+    touching: Tensor
+    """(num_worlds, num_points) whether the ground pushes it."""
+
+
+@torch.no_grad()
+def contact_forces(model: Model, state: State) -> ContactForces:
+    """The forces that a step from this state begins with, by the law of kernels/contact.h.
+
+    They come in the state's precision and without gradients. The kernel is compiled when this is first called.
+    """
+    joint_q, joint_qd = state.joint_q.contiguous(), state.joint_qd.contiguous()
+    worlds, points = state.num_worlds, model.num_points
+    point, force = joint_q.new_zeros(2, worlds, points, 3)
+    if points:
+        run = launcher(model, Variant(joint_q.dtype), joint_q.device, (REPORT_CONTACTS,))
+        tensors = {"joint_q": joint_q, "joint_qd": joint_qd, "point": point, "force": force}
+        run.launch(REPORT_CONTACTS, {"num_worlds": worlds, "axes": 3}, tensors, run.num_blocks(worlds), substeps=1)
+    return ContactForces(point, force, force[..., 2] > 0)

@@ -1,0 +1,65 @@
+"""What trot uses of PyTorch and Warp that they do not promise to keep, in one place.
+
+tests/test_unpromised.py says in words what broke when a new version changes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def foreach_norm(tensors: list[Tensor]) -> list[Tensor]:
+    """The Euclidean norm of each tensor, in one operation."""
+    return list(torch._foreach_norm(tensors))
+
+
+def foreach_mul_(tensors: list[Tensor], factor: Tensor) -> None:
+    """Multiply each tensor by one number, in place and in one operation."""
+    torch._foreach_mul_(tensors, factor)
+
+
+def foreach_copy_(tensors: list[Tensor], sources: list[Tensor]) -> None:
+    """Overwrite each tensor by its source, in one operation."""
+    torch._foreach_copy_(tensors, sources)
+
+
+def foreach_lerp_(tensors: list[Tensor], ends: list[Tensor], weight: float) -> None:
+    """Move each tensor that part of the way to its end, in place and in one operation."""
+    torch._foreach_lerp_(tensors, ends, weight)
+
+
+def declare_source(text: str, key: str) -> Any:
+    """A Warp function that does nothing when called but puts `text` at namespace scope, in front of later functions.
+
+    Warp writes a native snippet between the braces of a function. Headers with types and templates cannot stand there,
+    so the snippet closes that function and opens an empty one for the brace that Warp adds.
+    """
+    import warp as wp
+
+    def declare() -> None: ...
+
+    declare.__name__ = declare.__qualname__ = f"declare_{key}"
+    return wp.func_native(f"}}\n{text}\nstatic CUDA_CALLABLE void end_of_{key}() {{\n")(declare)
+
+
+def warp_module(name: str, options: dict[str, Any]) -> Any:
+    """A Warp module that stands for no Python module, with compiler options of its own."""
+    import warp as wp
+
+    module = wp.get_module(name)
+    module.options.update(options)
+    return module
+
+
+def warp_structure(struct: Any) -> type[ctypes.Structure]:
+    """The ctypes structure in which Warp hands a value of its struct to a kernel."""
+    return type(struct().__ctype__())
+
+
+def set_argument(launch: Any, packed: ctypes.Structure) -> None:
+    """Give a recorded launch of a kernel with one argument another value of it, without Warp's slow checks."""
+    launch.set_params_from_ctypes([packed])
