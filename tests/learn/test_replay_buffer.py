@@ -105,7 +105,7 @@ def test_rows_beyond_the_bits_of_float32_are_drawn_as_well():
 
 
 @pytest.mark.parametrize("share", [0.0, 1 - 2**-53])
-@pytest.mark.parametrize("count", [1, 3, 2**20 - 1])
+@pytest.mark.parametrize("count", [1, 3, 2**19, 2**19 + 1, 2**20 - 1])
 def test_the_first_and_the_last_share_are_rows_that_there_are(monkeypatch, share, count):
     buffer = ReplayBuffer(2**20, {"number": Field(dtype=torch.int64)})
     buffer.add(number=torch.arange(count))

@@ -66,8 +66,8 @@ class ReplayBuffer(nn.Module):
             raise ValueError("there is nothing to draw from: the replay buffer is empty")
         # float32 has 24 bits: of some millions of rows it would choose some twice as often as others, and some never.
         share = torch.rand(count, generator=generator, dtype=torch.float64, device=self.filled.device)
-        # A share just below 1 may be rounded up to the first row that is not there.
-        places = torch.minimum((share * self.filled).long(), self.filled - 1).clamp(min=0)
+        # The largest share is 1 - 2^-53, and its product with a whole number is never rounded up to that number.
+        places = (share * self.filled).long()
         return {name: self._kept(name).index_select(0, places) for name in self.fields}
 
     def _kept(self, name: str) -> Tensor:
