@@ -79,7 +79,8 @@ trot.runs.folder.describe_machine, os.fsync = dict, lambda descriptor: None
 def create(seed):
     for number in range(100):
         barrier.wait(timeout=60)
-        run = trot.runs.folder.RunFolder.create(sys.argv[1], f"run{number}", {"task": "ant", "algo": "shac", "seed": seed})
+        settings = {"task": "ant", "algo": "shac", "seed": seed}
+        run = trot.runs.folder.RunFolder.create(sys.argv[1], f"run{number}", settings)
         print(f"{run.path.name} {seed}\\n", end="", flush=True)
 
 context = multiprocessing.get_context("fork")
@@ -154,6 +155,45 @@ def test_a_root_that_is_a_file_is_one_clear_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"cannot make a run folder in '.*file': File exists"):
         RunFolder.create(tmp_path / "file", "one", SETTINGS)
+
+
+def test_settings_change_where_they_differ(run):
+    file = run.path / "settings.json"
+    run.change_settings(iterations=800, sizes=(1, 2))
+    changed = {**SETTINGS, "iterations": 800, "sizes": [1, 2]}
+    assert json.loads(file.read_text()) == run.settings == RunFolder.open(run.path).settings == changed
+    # What does not change keeps its place, for whoever compares two files.
+    assert list(run.settings)[: len(SETTINGS)] == list(SETTINGS)
+    assert file.read_text().endswith("}\n") and file.read_text().startswith('{\n  "task": "cartpole",\n')
+
+
+def test_settings_that_do_not_change_are_not_written(run):
+    file = run.path / "settings.json"
+    before = file.stat()
+    # A tuple is a list to JSON.
+    run.change_settings(iterations=500, hidden=(64, 64))
+    run.change_settings()
+    after = file.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    run.change_settings(hidden=(64, 65))
+    assert file.stat().st_ino != before.st_ino
+
+
+def test_settings_change_whole_or_not_at_all(run, monkeypatch):
+    file = run.path / "settings.json"
+    text, names = file.read_bytes(), sorted(os.listdir(run.path))
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            run.change_settings(iterations=800)
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        run.change_settings(net=torch.nn.Identity())
+    assert file.read_bytes() == text and sorted(os.listdir(run.path)) == names
+    assert run.settings == SETTINGS
 
 
 def test_what_is_no_run_folder_says_why(tmp_path):
