@@ -179,6 +179,17 @@ def test_settings_that_do_not_change_are_not_written(run):
     assert file.stat().st_ino != before.st_ino
 
 
+def test_settings_of_an_earlier_version_are_written_anew(run):
+    file = run.path / "settings.json"
+    file.write_text(json.dumps({**SETTINGS, "shac": {"num_worlds": 4}}))
+    older = RunFolder.open(run.path)
+    assert "shac" in json.loads(file.read_text()), "to open it writes nothing"
+    # Nothing changes but the form.
+    older.change_settings(iterations=500)
+    changed = {**SETTINGS, "settings": {"num_worlds": 4}, "label": "SHAC"}
+    assert json.loads(file.read_text()) == older.settings == changed
+
+
 def test_settings_change_whole_or_not_at_all(run, monkeypatch):
     file = run.path / "settings.json"
     text, names = file.read_bytes(), sorted(os.listdir(run.path))
