@@ -176,7 +176,8 @@ def test_captured_in_a_graph_it_is_what_it_is_without():
     optimizers[1].step(followed)
     optimizers[1].load_state_dict(saved)
     with torch.no_grad():
-        torch._foreach_copy_(captured, before)
+        for parameter, weight in zip(captured, before, strict=True):
+            parameter.copy_(weight)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         optimizers[1].step(followed)
