@@ -53,6 +53,21 @@ def test_the_files_act_as_the_agent(tmp_path, capsys, kind, normalize):
     assert "policy.pt: same actions as the agent's, up to" in printed.out
 
 
+@pytest.mark.parametrize("activation", ["elu", "relu", "silu"])
+@pytest.mark.parametrize("layer_norm", [True, False])
+def test_the_files_act_as_agents_of_other_layers(tmp_path, activation, layer_norm):
+    agent = make_agent(6, 2, activation=activation, layer_norm=layer_norm)
+    differences = export_agent(agent, {}, tmp_path)
+    assert differences.keys() == {"policy.onnx", "policy.pt"}
+    observation = 3 * torch.randn(7, 6, generator=torch.Generator().manual_seed(0))
+    expected = agent(observation)
+    for action in actions_of_files(tmp_path, observation):
+        torch.testing.assert_close(action, expected, rtol=0, atol=1e-6)
+    # The plain layers of an agent that differs in these alone would act otherwise.
+    others = {"activation": "relu" if activation == "elu" else "elu", "layer_norm": layer_norm}
+    assert not torch.allclose(make_agent(6, 2, **others)(observation), expected, atol=1e-2)
+
+
 def test_another_checkpoint_and_folder(tmp_path):
     run, best = make_run(tmp_path)
     out = tmp_path / "some" / "folder"

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from trot.cli import main
+from trot.learn.algorithms import ALGORITHMS, find_algorithm
 from trot.learn.train import parse_settings
 from trot.runs.folder import RunFolder
 
@@ -93,6 +94,47 @@ def test_a_finished_run_is_not_trained_any_further(tmp_path, capsys):
     assert main(["resume", str(run.path)]) == 0
     assert "is finished: 12 iterations" in capsys.readouterr().out
     assert metrics(run) == before
+
+
+def test_a_finished_run_goes_on_to_more_iterations(tmp_path, capsys):
+    """With rates that stay as they are, to where a longer run would have come."""
+    whole = train(tmp_path, "--no-lr-decay", "--iterations", "16", name="whole")
+    run = train(tmp_path, "--no-lr-decay")
+    assert main(["resume", str(run.path), "--iterations", "16"]) == 0
+    assert "hopper: on from iteration 12, on cpu" in capsys.readouterr().out
+    assert [row["iteration"] for row in run.read_metrics()] == list(range(1, 17))
+    assert metrics(run) == metrics(whole)
+    assert same(learner(run), learner(whole))
+    assert run.load_checkpoint("last")["finished"]
+
+
+def test_a_longer_run_remembers_its_new_length_and_its_rates_fall_along_it(tmp_path, capsys):
+    run = train(tmp_path)
+    before = metrics(run)
+    assert main(["resume", str(run.path), "--iterations", "20"]) == 0
+    assert metrics(run)[:12] == before
+    settings = json.loads((run.path / "settings.json").read_text())
+    assert settings["iterations"] == settings["settings"]["iterations"] == 20
+    capsys.readouterr()
+    assert main(["list", "--root", str(tmp_path)]) == 0
+    line = capsys.readouterr().out.splitlines()[1].split()
+    assert line[3] == "20/20" and line[-2] == "yes"
+    # The last of twenty, nineteen twentieths of the way from 2e-3 down to 1e-5.
+    assert float(learner(run)["policy_optimizer.rate"]) == pytest.approx(2e-3 + (1e-5 - 2e-3) * 19 / 20, rel=1e-5)
+    assert main(["resume", str(run.path)]) == 0
+    assert "is finished: 20 iterations" in capsys.readouterr().out
+
+
+def test_fewer_iterations_than_are_done_are_refused(tmp_path, capsys):
+    run = train(tmp_path)
+    before = {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()}
+    capsys.readouterr()
+    assert main(["resume", str(run.path), "--iterations", "11"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"trot resume: {run.path} has done 12 iterations already; --iterations is their number in all"
+    assert main(["resume", str(run.path), "--iterations", "12"]) == 0
+    assert "is finished: 12 iterations" in capsys.readouterr().out
+    assert {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()} == before
 
 
 def test_killed_at_any_moment_a_run_resumes_to_the_same_end(tmp_path):
@@ -190,6 +232,26 @@ def test_mistakes_are_one_line(arguments, message, capsys, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--algo", "shacc"],
+            f"there is no algorithm 'shacc'. Did you mean shac? There are: {', '.join(ALGORITHMS)}; ",
+        ),
+        (["--algo", "x"], f"there is no algorithm 'x'. There are: {', '.join(ALGORITHMS)}; your own is "),
+        (["--algo", "missing.py:MINE"], "no algorithm file 'missing.py'"),
+        (["--preset", "tunde"], "preset must be one of tuned, general, not 'tunde'"),
+    ],
+)
+def test_an_unknown_algorithm_or_preset_names_those_there_are(options, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "ant", *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"trot train: {message}")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_setting_suggests_the_nearest(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["train", "ant", "--num-world", "4"])
@@ -243,6 +305,33 @@ def test_a_run_that_reached_its_goal_goes_on_towards_another_one(tmp_path, capsy
     assert run.load_checkpoint("last")["iteration"] == run.settings["iterations"] > reached
     assert main(["resume", str(run.path), "--stop-at", "1"]) == 0
     assert "is finished" in capsys.readouterr().out
+
+
+def test_another_goal_is_remembered(tmp_path, capsys):
+    run = train(tmp_path, "--stop-at", "-1e6", "--num-worlds", "1", "--horizon", "60", task="cartpole")
+    reached = run.load_checkpoint("last")["iteration"]
+    assert main(["resume", str(run.path), "--stop-at", "-1e5"]) == 0
+    assert run.load_checkpoint("last")["iteration"] == reached + 1 < 12
+    assert json.loads((run.path / "settings.json").read_text())["schedule"]["stop_at"] == -1e5
+    capsys.readouterr()
+    assert main(["list", "--root", str(tmp_path)]) == 0
+    line = capsys.readouterr().out.splitlines()[1].split()
+    assert line[3] == f"{reached + 1}/12" and line[-2] == "yes"
+    # The goal holds as well where only the iterations are others.
+    assert main(["resume", str(run.path), "--iterations", "20"]) == 0
+    assert run.load_checkpoint("last")["iteration"] == reached + 2
+
+
+def test_every_algorithm_is_listed(capsys):
+    assert main(["algorithms"]) == 0
+    head, *lines, hint = capsys.readouterr().out.splitlines()
+    assert head.split() == ["algorithm", "presets", "what", "it", "does"]
+    assert [line.split()[0] for line in lines] == list(ALGORITHMS)
+    for line, name in zip(lines, ALGORITHMS, strict=True):
+        found = find_algorithm(name)
+        assert found.name == name
+        assert f"{', '.join(found.presets)} " in line and line.endswith(f"{found.label}: {found.summary}")
+    assert "path/to/file.py:NAME" in hint
 
 
 @pytest.mark.slow

@@ -49,6 +49,46 @@ def test_runs_are_listed_with_what_they_reached(several):
     assert "metrics.csv is broken in line 2" in problems[1].problem
 
 
+@pytest.mark.parametrize(
+    ("goal", "episodes", "episode_return", "finished"),
+    [
+        (100.0, 4, 100.0, "yes"),
+        (100.0, 9, 250.0, "yes"),
+        (100.0, 9, 99.9, "no"),
+        (-100.0, 9, -99.0, "yes"),
+        # Fewer episodes than worlds say nothing yet.
+        (100.0, 3, 250.0, "no"),
+        (None, 9, 250.0, "no"),
+    ],
+)
+def test_a_run_that_met_its_goal_is_finished(tmp_path, capsys, goal, episodes, episode_return, finished):
+    own = {"schedule": {"stop_at": goal}, "settings": {"num_worlds": 4}}
+    run = RunFolder.create(tmp_path, "run", {**SETTINGS, **own})
+    before = {"iteration": 6, "episodes": 9.0, "episode_return": 1000.0}
+    # It is the last row that counts.
+    run.append_metrics([before, {"iteration": 7, "episodes": episodes, "episode_return": episode_return}])
+    print_runs(tmp_path)
+    head, line = (text.split() for text in capsys.readouterr().out.splitlines())
+    assert head[-2] == "finished" and line[-2] == finished
+    assert line[3] == "7/500"
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"schedule": 3, "settings": {"num_worlds": 4}},
+        {"schedule": {"stop_at": "much"}, "settings": {"num_worlds": 4}},
+        {"schedule": {"stop_at": 1.0}, "settings": {}},
+        {"schedule": {"stop_at": 1.0}},
+    ],
+)
+def test_a_goal_that_makes_no_sense_is_not_met(tmp_path, own):
+    run = RunFolder.create(tmp_path, "run", {**SETTINGS, **own})
+    run.append_metrics([{"iteration": 7, "episodes": 9, "episode_return": 1000.0}])
+    (listed,) = list_runs(tmp_path)
+    assert listed.problem is None and not listed.finished
+
+
 def test_a_run_of_the_same_name_comes_in_the_order_of_its_number(tmp_path):
     for _ in range(11):
         RunFolder.create(tmp_path, "ant", SETTINGS)

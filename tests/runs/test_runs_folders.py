@@ -157,6 +157,56 @@ def test_a_root_that_is_a_file_is_one_clear_line(tmp_path):
         RunFolder.create(tmp_path / "file", "one", SETTINGS)
 
 
+def test_settings_change_where_they_differ(run):
+    file = run.path / "settings.json"
+    run.change_settings(iterations=800, sizes=(1, 2))
+    changed = {**SETTINGS, "iterations": 800, "sizes": [1, 2]}
+    assert json.loads(file.read_text()) == run.settings == RunFolder.open(run.path).settings == changed
+    # What does not change keeps its place, for whoever compares two files.
+    assert list(run.settings)[: len(SETTINGS)] == list(SETTINGS)
+    assert file.read_text().endswith("}\n") and file.read_text().startswith('{\n  "task": "cartpole",\n')
+
+
+def test_settings_that_do_not_change_are_not_written(run):
+    file = run.path / "settings.json"
+    before = file.stat()
+    # A tuple is a list to JSON.
+    run.change_settings(iterations=500, hidden=(64, 64))
+    run.change_settings()
+    after = file.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    run.change_settings(hidden=(64, 65))
+    assert file.stat().st_ino != before.st_ino
+
+
+def test_settings_of_an_earlier_version_are_written_anew(run):
+    file = run.path / "settings.json"
+    file.write_text(json.dumps({**SETTINGS, "shac": {"num_worlds": 4}}))
+    older = RunFolder.open(run.path)
+    assert "shac" in json.loads(file.read_text()), "to open it writes nothing"
+    # Nothing changes but the form.
+    older.change_settings(iterations=500)
+    changed = {**SETTINGS, "settings": {"num_worlds": 4}, "label": "SHAC"}
+    assert json.loads(file.read_text()) == older.settings == changed
+
+
+def test_settings_change_whole_or_not_at_all(run, monkeypatch):
+    file = run.path / "settings.json"
+    text, names = file.read_bytes(), sorted(os.listdir(run.path))
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            run.change_settings(iterations=800)
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        run.change_settings(net=torch.nn.Identity())
+    assert file.read_bytes() == text and sorted(os.listdir(run.path)) == names
+    assert run.settings == SETTINGS
+
+
 def test_what_is_no_run_folder_says_why(tmp_path):
     def problem(path):
         with pytest.raises((ValueError, FileNotFoundError)) as raised:

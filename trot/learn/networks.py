@@ -67,7 +67,9 @@ class MemberLinear(nn.Module):
         return torch.baddbmm(self.bias.unsqueeze(1), input, self.weight.transpose(1, 2))
 
     def member(self, index: int) -> Linear:
-        layer = Linear(self.weight.shape[2], self.weight.shape[1], device=self.weight.device, dtype=self.weight.dtype)
+        outputs, inputs = self.weight.shape[1:]
+        # Made without weights: to draw some that are overwritten would move PyTorch's global generator on.
+        layer = Linear(inputs, outputs, device="meta", dtype=self.weight.dtype).to_empty(device=self.weight.device)
         return _with_weights(layer, self.weight[index], self.bias[index])
 
 
@@ -91,8 +93,13 @@ class MemberLayerNorm(nn.Module):
 
 def stack_members(networks: Sequence[nn.Sequential]) -> nn.Sequential:
     """One network whose members are these, which must have the same layers."""
+    if not networks:
+        raise ValueError("a network with members needs at least one network to be made of")
     layers: list[nn.Module] = []
     for same in zip(*networks, strict=True):
+        kinds = list(dict.fromkeys(type(layer).__name__ for layer in same))
+        if len(kinds) > 1:
+            raise ValueError(f"members must have the same layers, not {' beside '.join(kinds)}")
         if isinstance(same[0], nn.Linear):
             layers.append(MemberLinear(same))
         elif isinstance(same[0], nn.LayerNorm):

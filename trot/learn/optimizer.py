@@ -37,7 +37,8 @@ class Adam(nn.Module):
     def step(self, gradients: Sequence[Tensor]) -> None:
         """Follow these gradients, one for each parameter, at the present rate."""
         for parameter, gradient in zip(self._parameters_to_move, gradients, strict=True):
-            parameter.grad = gradient
+            # The fused kernel walks through memory: a gradient that is laid out in another way it would read wrongly.
+            parameter.grad = gradient.contiguous()
         self._optimizer.step()
 
 

@@ -75,12 +75,11 @@ class RunFolder:
         return run
 
     def change_settings(self, **changes: Any) -> None:
-        """Write settings.json anew where one of these differs from what it says."""
+        """Write settings.json anew where one of these differs from what it says, or an earlier version wrote it."""
         changed = json.loads(json.dumps({**self.settings, **changes}))
-        if changed == self.settings:
-            return
-        with replacing(self.path / SETTINGS) as file:
-            file.write((json.dumps(changed, indent=2, ensure_ascii=False) + "\n").encode())
+        if changed != _read_settings(self.path):
+            with replacing(self.path / SETTINGS) as file:
+                file.write((json.dumps(changed, indent=2, ensure_ascii=False) + "\n").encode())
         self.settings = changed
 
     def append_metrics(self, rows: Sequence[dict[str, float | int]]) -> None:
