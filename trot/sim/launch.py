@@ -44,7 +44,8 @@ class Launcher:
         self.constants = torch.from_numpy(layout.pack(scalar)).to(device)
         sizes = self.kernels.sizes
         self.cycles = torch.zeros(sizes.stages, dtype=torch.int64, device=device)
-        self._sizes: dict[str, float] = layout.sizes | {
+        self._sizes: dict[str, float] = {
+            **layout.sizes,
             "record": sizes.record,
             "worlds_per_block": sizes.worlds_per_block,
         }
