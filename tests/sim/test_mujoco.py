@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from manifold import integrate, lively_states
-from probe import run_stages
+from probe import PLACES, run_stages
 from random_robots import random_robot
 
 from trot.sim.load import load_model
@@ -35,7 +35,7 @@ NUM_WORLDS = 20  # one whole block of 16 and an incomplete one
 
 STAGES = """
     kinematics(world, model, lane);
-    for (int body = 0; body < num_bodies; ++body)
+    FOR_LANES(body, num_bodies)
         for (int i = 0; i < 3; ++i) {
             out_position(3 * body + i, numbers(&world.origin)[i] + numbers(&world.body_position[body])[i]);
             for (int j = 0; j < 3; ++j)
@@ -43,36 +43,45 @@ STAGES = """
         }
 
     // What the bodies need while the muscles are slack.
-    for (int k = 0; k < num_controls; ++k) world.control[k] = zero();
+    FOR_LANES(k, num_controls) world.control[k] = zero();
+    barrier();
     velocities(world, model, lane);
     accelerations<false>(world, model, lane);
     body_forces(world, model, lane);
     leaves_to_root<6>(model, lane, numbers(world.body_force));
-    for (int dof = 0; dof < num_dofs; ++dof)
+    FOR_LANES(dof, num_dofs)
         out_bias(dof, dot(world.joint_axis[dof], world.body_force[model.dof_body[dof]]));
 
-    for (int k = 0; k < num_controls; ++k) world.control[k] = clamped(model, k, in_control(k));
-    for (int body = 0; body < num_bodies; ++body) world.body_force[body] = zero_force();
+    barrier();
+    FOR_LANES(k, num_controls) world.control[k] = clamped(model, k, in_control(k));
+    FOR_LANES(body, num_bodies) world.body_force[body] = zero_force();
+    barrier();
     joint_forces(world, model, lane);
-    for (int dof = 0; dof < num_dofs; ++dof)
+    FOR_LANES(dof, num_dofs)
         out_joint_force(dof, world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE]);
 
     muscles(world, model, lane);
-    for (int segment = 0; segment < num_segments; ++segment) {
+    for (int segment = 0; lane == 0 && segment < num_segments; ++segment) {
         const int a = model.segment_body_a[segment], b = model.segment_body_b[segment];
         if (a >= 0) world.body_force[a] += world.segment_force[segment];
         if (b >= 0) world.body_force[b] -= world.segment_force[segment];
     }
+    barrier();
     leaves_to_root<6>(model, lane, numbers(world.body_force));
-    for (int dof = 0; dof < num_dofs; ++dof)
+    FOR_LANES(dof, num_dofs)
         out_muscle_force(dof, dot(world.joint_axis[dof], world.body_force[model.dof_body[dof]]));
 
+    // Where a lane holds a whole row, that row; its diagonal stands apart.
     mass_matrix(world, model, lane);
-    for (int i = 0; i < num_dofs; ++i) {
-        for (int j = 0; j < num_dofs; ++j) out_mass_matrix(i * num_dofs + j, zero());
+    FOR_LANES(k, num_dofs * num_dofs) out_mass_matrix(k, zero());
+    barrier();
+    FOR_LANES(i, num_dofs) {
+        const LaneRow row = lane_row(world, model, i);
         for (int depth = 0; depth <= model.dof_depth[i]; ++depth) {
             const int j = model.chain[model.dof_chain_start[i] + depth];
-            const Real entry = world.mass_matrix[i * row_stride + column_of(depth)];
+            const int c = column_of(depth);
+            Real entry = world.mass_matrix[i * row_stride + c];
+            if (rows_in_lanes) entry = depth == model.dof_depth[i] ? row.diagonal : row.quad[c / 4].number[c % 4];
             out_mass_matrix(i * num_dofs + j, entry);
             out_mass_matrix(j * num_dofs + i, entry);
         }
@@ -130,11 +139,12 @@ def assert_close(found: np.ndarray, expected: np.ndarray, tolerance: float, what
     assert error <= tolerance, f"{what} differs by {error:.1e} of its largest magnitude"
 
 
-def check_stages(model: Model, inputs: dict[str, np.ndarray], dtype: torch.dtype) -> None:
+def check_stages(model: Model, inputs: dict[str, np.ndarray], dtype: torch.dtype, place: str) -> None:
     expected = by_mujoco(model, **inputs)
     if not model.num_controls:
         inputs = {**inputs, "control": np.zeros((NUM_WORLDS, 1))}
-    found = run_stages(model, STAGES, inputs, {name: value.shape[1] for name, value in expected.items()}, dtype)
+    widths = {name: value.shape[1] for name, value in expected.items()}
+    found = run_stages(model, STAGES, inputs, widths, place, dtype)
     for name, value in expected.items():
         assert_close(found[name], value, TOLERANCE[dtype], name)
 
@@ -161,9 +171,10 @@ def robot(request: pytest.FixtureRequest) -> Model:
     return load_comparable(ROBOTS[request.param])
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-def test_stages_agree_with_mujoco(robot: Model, dtype: torch.dtype) -> None:
-    check_stages(robot, lively_inputs(robot, seed=1), dtype)
+def test_stages_agree_with_mujoco(robot: Model, dtype: torch.dtype, place: str) -> None:
+    check_stages(robot, lively_inputs(robot, seed=1), dtype, place)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
@@ -178,11 +189,12 @@ def test_random_trees_agree_with_mujoco(seed: int, num_bodies: int, num_muscles:
     rng = np.random.default_rng(seed)
     model = load_comparable(random_robot(rng, num_bodies, num_muscles=num_muscles))
     inputs = lively_inputs(model, seed)
-    check_stages(model, inputs, torch.float64)
+    check_stages(model, inputs, torch.float64, "cpu")
     check_substep(model, inputs, torch.float64)
 
 
-def test_a_robot_far_from_the_origin_loses_no_float32_digits() -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_a_robot_far_from_the_origin_loses_no_float32_digits(place: str) -> None:
     """Oracle: the same robot at the origin. 500 m away a float32 resolves 3e-5 m; no force may show it."""
     model = load_comparable(ROBOTS["ant"])
     near = lively_inputs(model, seed=3)
@@ -190,7 +202,7 @@ def test_a_robot_far_from_the_origin_loses_no_float32_digits() -> None:
     far = {**near, "joint_q": near["joint_q"] + np.eye(model.num_q)[0] * 500}
     names = ("bias", "joint_force", "mass_matrix")
     widths = {name: value.shape[1] for name, value in by_mujoco(model, **near).items()}
-    at_origin, away = (run_stages(model, STAGES, inputs, widths, torch.float32) for inputs in (near, far))
+    at_origin, away = (run_stages(model, STAGES, inputs, widths, place, torch.float32) for inputs in (near, far))
     for name in names:
         np.testing.assert_array_equal(away[name], at_origin[name], err_msg=name)
 
