@@ -11,7 +11,7 @@ from trot.learn.evaluate import evaluate
 from trot.learn.train import DEFAULT_ALGORITHM, TrainSettings, resume, train
 from trot.learn.trainer import Schedule
 from trot.runs.folder import RunFolder
-from trot.view.motion.trajectory import record
+from trot.view.motion.record import record
 
 SOLVED = -600.0
 """Mean return of an episode. Hanging down costs about -2400; swinging up at once and standing still, about -450."""

@@ -18,7 +18,7 @@ from trot.learn.algorithms.shac import Shac, ShacSettings
 from trot.learn.saved_settings import settings_from
 from trot.learn.trainer import Schedule
 from trot.runs.folder import RunFolder
-from trot.view.motion.trajectory import record
+from trot.view.motion.record import record
 
 KEPT = Path(__file__).parent / "version_1_run"
 

@@ -9,7 +9,8 @@ from made_run import make_run
 
 from trot import cli
 from trot.envs.registry import TASKS
-from trot.view.motion.trajectory import Trajectory, record
+from trot.view.motion.record import record
+from trot.view.motion.trajectory import Trajectory
 from trot.view.video import offscreen
 from trot.view.video.encode import GAP
 from trot.view.video.offscreen import NoOpenGL, open_context

@@ -12,7 +12,8 @@ from tasks_with_memory import COMMANDED
 from trot.envs.registry import make_env
 from trot.sim.load import load_model
 from trot.view.motion.force_arrows import contact_forces
-from trot.view.motion.trajectory import Trajectory, record
+from trot.view.motion.record import record
+from trot.view.motion.trajectory import Trajectory
 
 ASSETS = Path(__file__).parents[2] / "trot" / "envs" / "assets"
 BALL = """

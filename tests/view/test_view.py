@@ -18,7 +18,8 @@ from trot.view.browser.controls import Controls
 from trot.view.browser.live import Rollout, Viewer
 from trot.view.browser.page import quiet_server, write_page
 from trot.view.browser.view_command import view_command
-from trot.view.motion.trajectory import Trajectory, record
+from trot.view.motion.record import record
+from trot.view.motion.trajectory import Trajectory
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from browser import CHROMIUM, MISSING, browser_page
 from made_run import make_run
 
 from trot.view.browser.page import write_page
-from trot.view.motion.trajectory import record
+from trot.view.motion.record import record
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason=MISSING)]
 

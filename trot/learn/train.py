@@ -84,14 +84,14 @@ def resume(path: Path, device: str = "auto", stop_at: float | None = None, itera
     algorithm = find_algorithm(settings.algo)
     learner = _make_learner(algorithm, settings)
     learner.load_state_dict(saved["learner"])
+    run.change_settings(
+        settings=asdict(settings.settings), schedule=asdict(settings.schedule), iterations=settings.settings.iterations
+    )
     goes_on = iterations is not None or stop_at is not None
     if done >= settings.settings.iterations or (saved["finished"] and not goes_on):
         print(f"{run.path} is finished: {done} iterations. To go on: trot resume {run.path} --iterations N", flush=True)
         return run
     run.truncate_metrics(done)
-    run.change_settings(
-        settings=asdict(settings.settings), schedule=asdict(settings.schedule), iterations=settings.settings.iterations
-    )
     print(f"{settings.task}: on from iteration {done}, on {learner.device}. Run folder: {run.path}", flush=True)
     Trainer(run, learner, settings.settings.iterations, settings.schedule, saved["seconds"]).run_to_the_end()
     return run

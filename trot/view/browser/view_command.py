@@ -111,7 +111,7 @@ def _view(settings: ViewSettings) -> None:
 
 
 def _record(settings: ViewSettings, rollout: Rollout) -> Trajectory:
-    from trot.view.motion.trajectory import load_or_record
+    from trot.view.motion.record import load_or_record
 
     return load_or_record(
         settings.source,

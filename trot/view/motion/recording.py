@@ -1,4 +1,4 @@
-"""The loops behind trajectory.record(), and a robot as text that needs no other file."""
+"""The loops behind record(), and a robot as text that needs no other file."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _check(settings: RenderSettings) -> None:
 
 
 def _trajectory(settings: RenderSettings) -> Trajectory:
-    from trot.view.motion.trajectory import load_or_record
+    from trot.view.motion.record import load_or_record
 
     trajectory = load_or_record(
         settings.source,
