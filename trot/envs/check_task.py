@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,7 +31,8 @@ MOTION_STEPS = 240
 """Length of the random motion that the windows are cut from."""
 
 
-CUT = "Its gradient is cut: look for .detach(), .item(), torch.no_grad() or an integer"
+CUT = "the gradient is cut. Look for .detach(), .item(), torch.no_grad() or an integer"
+NOT_FINITE = "look for the root of zero, acos(1), a norm of zeros or a division by zero in the task"
 
 
 @dataclass
@@ -158,23 +160,25 @@ class _Rewards:
         self.names = list(infos[0]["reward_terms"])
         terms = [info["reward_terms"][name] for name in self.names for info in infos]
         fault = torch.stack([info["fault"] for info in infos]).any(dim=0)
-        return torch.where(fault.unsqueeze(1), torch.nan, self._finite(torch.stack(terms, dim=1), fault))
+        return torch.where(fault.unsqueeze(1), torch.nan, torch.stack(terms, dim=1))
 
     def columns(self, term: int) -> slice:
         """Of one reward term."""
         steps = len(self.windows.actions)
         return slice(term * steps, (term + 1) * steps)
 
-    def _finite(self, terms: Tensor, fault: Tensor) -> Tensor:
-        bad = ~terms.isfinite() & ~fault.unsqueeze(1)
+    @torch.no_grad()
+    def require_finite(self, terms: Tensor) -> None:
+        """Name a reward term that is not finite, though its world did not blow up when it was last run."""
+        sound = self.env.worlds.faults == self.windows.begin.faults
+        bad = ~terms.isfinite() & sound
         if bool(bad.any()):
             world, column = (int(i) for i in bad.nonzero()[0])
             term, step = divmod(column, len(self.windows.actions))
             raise ValueError(
                 f"reward term '{self.names[term]}' is {float(terms[world, column])} in world {world}, step {step} of "
-                "its window: look for a division by zero or the root of a negative number"
+                "its window: look for a division by zero, or the root or logarithm of a negative number"
             )
-        return terms
 
 
 def check_task_gradients(env: Env, windows: Windows, settings: TaskCheckSettings) -> list[Row]:
@@ -182,6 +186,7 @@ def check_task_gradients(env: Env, windows: Windows, settings: TaskCheckSettings
     rewards = _Rewards(env, windows)
     leaves = {name: value.clone().requires_grad_() for name, value in rewards.zeros.items()}
     terms = rewards(leaves)
+    rewards.require_finite(terms)
     generator = torch.Generator().manual_seed(settings.seed + 1)
     rows = []
     for name, leaf in leaves.items():
@@ -219,13 +224,17 @@ class _Moves:
 
 
 def _blame(moves: _Moves, terms: Tensor, tolerance: float) -> str:
-    """A line for every reward term whose gradient is wrong by itself."""
-    lines = ""
-    for k, term in enumerate(moves.rewards.names):
-        row = moves.check(term, terms, moves.rewards.columns(k), tolerance)
-        if row.wrong:
-            lines += f"\n  reward term '{term}', {row.worst}: {row.reading}"
-            lines += f". {CUT}" if row.largest == 0 else ""
+    """Lines that name the reward terms whose gradient is wrong by itself."""
+    names = moves.rewards.names
+    wrong = {name: moves.check(name, terms, moves.rewards.columns(k), tolerance) for k, name in enumerate(names)}
+    wrong = {name: row for name, row in wrong.items() if row.wrong}
+    if any(math.isinf(row.error) for row in wrong.values()):
+        # One term's NaN reaches the others' gradients too, as zero times NaN: they cannot be told apart.
+        return f"\n  {NOT_FINITE}"
+    cut = [name for name, row in wrong.items() if row.largest == 0]
+    lines = f"\n  reward term {', '.join(map(repr, cut))}: {CUT}" if cut else ""
+    for name in (name for name in wrong if name not in cut):
+        lines += f"\n  reward term '{name}', {wrong[name].worst}: {wrong[name].reading}"
     return lines
 
 

@@ -60,6 +60,8 @@ def run_check(settings: CheckSettings) -> bool:
     require_sensible(settings.tolerance, settings.seed, worlds=settings.worlds, steps=settings.steps)
     if not 0 <= settings.seconds < math.inf:
         raise ValueError(f"seconds must be a finite time of at least 0, not {settings.seconds}")
+    if not 0 < settings.control_dt < math.inf:
+        raise ValueError(f"control_dt must be a finite time above 0, not {settings.control_dt}")
     model = load_model(settings.model, floating_base=settings.floating_base, ground=settings.ground)
     print(
         f"{settings.model}: {model.num_bodies} bodies, {model.num_dofs} dofs, {model.num_controls} controls, "

@@ -20,6 +20,9 @@ USUAL = 0.75
 LUCK = 100.0
 """Rounding is at most this many times what one direction shows of it; only one in ten thousand is luckier."""
 
+MOST = 1e5
+"""More than this many times the smallest rounding is no rounding, but a jump or kinks too many to count."""
+
 FADED = 0.2
 """Rounding fades with a longer step, below this share of what it did to the shortest; a kink does not."""
 
@@ -59,7 +62,7 @@ class Slopes:
     resolution: Tensor
     """The smallest slope that shows at all: one rounding of the loss over the step."""
     kink: Tensor
-    """Where uncertain, it is so because of a kink and not of rounding."""
+    """Where uncertain, it is so because of kinks and not of rounding."""
 
 
 def difference(direction: Direction, here: Tensor, relative_step: float) -> Difference:
@@ -103,13 +106,14 @@ def best_slopes(differences: Sequence[Sequence[Difference]], here: Tensor) -> Sl
 
     # Several kinks may pass for a smooth slope by luck, or from afar. Shorter steps tell: by another slope, or by a
     # drift that no rounding explains.
-    contradiction = torch.maximum((slopes - slope).abs() - uncertainties, drifts - DRIFT_SPREAD * usual / steps)
-    drift = torch.maximum(drift, torch.where(steps < step, contradiction, 0.0).amax(dim=0))
+    explained = DRIFT_SPREAD * torch.minimum(usual, MOST * smallest) / steps
+    contradiction = torch.maximum((slopes - slope).abs() - uncertainties, drifts - explained)
+    contradiction = torch.where(steps < step, contradiction, 0.0).amax(dim=0)
     return Slopes(
         slope,
-        uncertainty=torch.maximum(uncertainty, drift),
+        uncertainty=torch.maximum(uncertainty, contradiction),
         resolution=smallest / step,
-        kink=drift > FADED * _chosen(drifts, shortest),
+        kink=(drift > FADED * _chosen(drifts, shortest)) | (own > MOST * smallest),
     )
 
 

@@ -19,7 +19,8 @@ CLEARLY = 2.0
 """A gradient is wrong only where it misses the slope by more than this many times the slope's own uncertainty,"""
 
 SURE = 1e-3
-"""and where that is below this share of the steepest slope of the world: far blurred slopes prove nothing."""
+"""and where that is below this share of the world's steepest slope, or below the tolerance: from afar, a slope that
+chatters between many kinks may look like one that is merely blurred."""
 
 LEVEL = 100.0
 """Where all slopes are below this many times what shows at all, the ground is level."""
@@ -111,7 +112,7 @@ def _judge(found: Tensor, slopes: Slopes, tolerance: float) -> _Judged:
     is_level = (slope.abs() + uncertainty <= level).all(dim=0)
     allowed = torch.where(is_level, level, tolerance * scale)
     error = (found - slope).abs()
-    sure = is_level | (uncertainty <= SURE * scale)
+    sure = is_level | (uncertainty <= max(SURE, tolerance) * scale)
     wrong = (sure & (error > allowed) & (error > CLEARLY * uncertainty)) | ~found.isfinite()
     right = ~wrong & (error <= allowed) & (uncertainty <= allowed)
     return _Judged(
@@ -150,13 +151,13 @@ def report(rows: Sequence[Row], tolerance: float) -> bool:
     print(_table(rows))
     failing, unchecked = [row for row in rows if row.wrong], [row for row in rows if not row.checked]
     for row in failing:
-        print(f"{row.name} FAILS at {row.worst}: {row.reading}")
+        print(f"FAILS by {row.name} at {row.worst}: {row.reading}")
     for row in unchecked:
-        print(f"{row.name} could NOT be checked, {_reason(row)}")
+        print(f"NOT CHECKED by {row.name}: {_reason(row)}")
     if failing:
         print("gradients are WRONG: see the table")
     elif unchecked:
-        print("some inputs could NOT be checked: see the table")
+        print("some inputs could NOT be checked: see above")
     else:
         print(f"gradients are right to {tolerance:g}")
     return not failing and not unchecked
@@ -176,7 +177,7 @@ def _table(rows: Sequence[Row]) -> str:
 def _reason(row: Row) -> str:
     """What was most often in the way."""
     if row.lost >= max(row.kinks, row.noisy):
-        return "every world blows up: raise substeps"
+        return "every world blows up. Raise substeps"
     if row.kinks >= row.noisy:
-        return "a kink beside every coordinate: try fewer steps or another seed"
-    return "rounding blurs every difference: it moves too little, try a larger tolerance"
+        return "a kink beside every coordinate. Try fewer steps, more substeps or another seed"
+    return "rounding blurs every difference. It changes too little: try a larger tolerance"
