@@ -30,7 +30,6 @@ END_STEP = 4
 MOTION_STEPS = 240
 """Length of the random motion that the windows are cut from."""
 
-
 CUT = "the gradient is cut. Look for .detach(), .item(), torch.no_grad() or an integer"
 NOT_FINITE = "look for the root of zero, acos(1), a norm of zeros or a division by zero in the task"
 
