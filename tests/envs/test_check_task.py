@@ -1,6 +1,7 @@
 """The gradient of an 8-step reward sum by all actions and by the start state, falls and resets included, float64."""
 
 import pytest
+import torch
 
 from trot.cli import main
 from trot.envs import check_task
@@ -13,7 +14,7 @@ CAN_FALL = {"hopper", "ant", "humanoid", "muscle_humanoid"}
 @pytest.mark.parametrize("name", list(TASKS))
 def test_gradients_against_central_differences(name):
     settings = TaskCheckSettings(name)
-    env = make_env(name, settings.worlds, dtype=check_task.torch.float64)
+    env = make_env(name, settings.worlds, dtype=torch.float64)
     windows = draw_windows(env, settings)
     falls, time_outs = count_ends(env, windows)
     assert time_outs >= 3 and (falls >= 5 if name in CAN_FALL else falls == 0)
@@ -39,3 +40,140 @@ def test_the_command_prints_a_table(capsys):
     printed = capsys.readouterr().out
     assert "run out of time inside the window" in printed and "gradients are right" in printed
     assert all(f"\n{name} " in printed for name in ("actions", "joint_q", "joint_qd"))
+
+
+TASKS_WITH_FAULTS = """
+import torch
+from trot.envs.tasks.cartpole import CartPole
+from trot.envs.tasks.hopper import Hopper
+
+class Detached(CartPole):
+    def reward_terms(self, measured, action):
+        terms = super().reward_terms(measured, action)
+        return {**terms, "angle": terms["angle"].detach()}
+
+class Item(CartPole):
+    def reward_terms(self, measured, action):
+        terms = super().reward_terms(measured, action)
+        numbers = [[number.item()] for number in terms["angle"].detach().flatten()]
+        return {**terms, "angle": torch.tensor(numbers, dtype=action.dtype)}
+
+class NoGrad(CartPole):
+    @torch.no_grad()
+    def reward_terms(self, measured, action):
+        return super().reward_terms(measured, action)
+
+class NoGradInControl(CartPole):
+    def control(self, action):
+        return super().control(action.detach())
+
+class Doubled(CartPole):
+    def reward_terms(self, measured, action):
+        terms = super().reward_terms(measured, action)
+        return {**terms, "position": 2 * terms["position"] - terms["position"].detach()}
+
+class NanGradient(CartPole):
+    def reward_terms(self, measured, action):
+        none = 0 * action[:, :1]
+        return {**super().reward_terms(measured, action), "root": (none * none).sqrt()}
+
+class NanReward(CartPole):
+    def reward_terms(self, measured, action):
+        return {**super().reward_terms(measured, action), "log": action[:, :1].log()}
+
+class Constant(CartPole):
+    def reward_terms(self, measured, action):
+        return {"alive": torch.ones_like(action[:, :1])}
+
+class BlowsUp(Hopper):
+    def control(self, action):
+        return super().control(action) + torch.nan
+"""
+
+
+@pytest.fixture
+def check_faulty(tmp_path, capsys):
+    path = tmp_path / "faulty.py"
+    path.write_text(TASKS_WITH_FAULTS)
+
+    def check(name, code):
+        assert main(["check", f"{path}:{name}", "--worlds", "8"]) == code
+        return capsys.readouterr()
+
+    return check
+
+
+def failing(printed):
+    return [line.split()[0] for line in printed.splitlines() if line.endswith("FAILS")]
+
+
+@pytest.mark.parametrize("name", ["Detached", "Item"])
+def test_a_reward_term_whose_gradient_is_cut_is_named(check_faulty, name):
+    printed = check_faulty(name, 1).out
+    assert failing(printed) == ["actions", "joint_q", "joint_qd"]
+    assert printed.count("reward term 'angle': the gradient is cut") == 3
+    assert "'position'" not in printed
+
+
+def test_every_reward_term_is_named_where_all_are_cut(check_faulty):
+    printed = check_faulty("NoGrad", 1).out
+    assert failing(printed) == ["actions", "joint_q", "joint_qd"]
+    assert "reward term 'angle', 'angle_rate', 'position', 'velocity': the gradient is cut" in printed
+
+
+def test_a_cut_between_action_and_physics_fails_by_the_actions_alone(check_faulty):
+    assert failing(check_faulty("NoGradInControl", 1).out) == ["actions"]
+
+
+def test_a_reward_term_whose_gradient_is_a_factor_off_is_named(check_faulty):
+    """The gradient says twice what the term does."""
+    printed = check_faulty("Doubled", 1).out
+    (line, *_) = (line for line in printed.splitlines() if line.startswith("  reward term"))
+    assert "reward term 'position', " in line
+    numbers = line.partition("the gradient is ")[2].replace(",", "").split()
+    assert float(numbers[0]) == pytest.approx(2 * float(numbers[3]), rel=1e-6)
+    assert "'angle'" not in printed
+
+
+def test_a_gradient_that_is_not_finite_fails(check_faulty):
+    printed = check_faulty("NanGradient", 1).out
+    assert failing(printed) == ["actions"]
+    assert "world 0: the gradient is nan\n  look for the root of zero" in printed
+
+
+def test_a_reward_that_is_not_finite_is_named_in_one_line(check_faulty):
+    error = check_faulty("NanReward", 2).err
+    assert "reward term 'log' is nan in world " in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_constant_reward_has_a_right_gradient_of_zero(check_faulty):
+    assert "gradients are right" in check_faulty("Constant", 0).out
+
+
+def test_worlds_that_all_blow_up_are_not_a_pass(check_faulty):
+    printed = check_faulty("BlowsUp", 1).out
+    assert "8 worlds blow up inside the window" in printed
+    assert "0 fall" in printed
+    assert "NOT CHECKED by actions: every world blows up" in printed
+    assert "gradients are right" not in printed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--worlds", "0"],
+        ["--steps", "0"],
+        ["--steps", "240"],
+        ["--directions", "0"],
+        ["--tolerance", "nan"],
+        ["--tolerance", "-1e-6"],
+        ["--seed", "99999999999999999999"],
+    ],
+    ids=" ".join,
+)
+def test_impossible_settings_are_one_line(wrong, capsys):
+    assert main(["check", "cartpole", *wrong]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1
