@@ -23,7 +23,7 @@ def load_own_file(spec: str, what: str) -> tuple[ModuleType, str]:
     path_text, _, wanted = spec.rpartition(":")
     path = Path(path_text)
     if not path.is_file():
-        raise FileNotFoundError(f"no {what} file '{path_text}'")
+        raise FileNotFoundError(f"no {what} file '{path_text}', seen from '{Path.cwd()}'")
     module_name = f"trot_{what}_{path.resolve().stem}_{abs(hash(path.resolve()))}"
     loaded = importlib.util.spec_from_file_location(module_name, path)
     assert loaded is not None and loaded.loader is not None

@@ -19,12 +19,14 @@ from trot.runs.folder import RunFolder
 
 TASK = f"{docking.__file__}:Docking"
 EPISODES = 64
+REINFORCE = f"{Path(__file__).parents[2] / 'examples' / 'own_algorithm' / 'reinforce.py'}:REINFORCE"
 
 SHAC = {"horizon": 8, "critic_hidden": (16,), "actor_hidden": (16,), "actor_lr": 2e-2, "critic_lr": 1e-2}
 SMALL = {
     "shac": SHAC,
     "shac-no-critic": SHAC,
     "bptt": SHAC | {"horizon": docking.STEPS},
+    REINFORCE: {"horizon": 8, "hidden": (16,)},
 }
 """What makes an algorithm small enough for a test; a new one needs a line here."""
 ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100}
@@ -32,6 +34,7 @@ SHARE_OF_THE_WAY = 0.98
 """From doing nothing to the optimum, at least."""
 
 EVERY = pytest.mark.parametrize("algo", list(ALGORITHMS))
+WITH_THE_EXAMPLE = pytest.mark.parametrize("algo", [*ALGORITHMS, REINFORCE], ids=[*ALGORITHMS, "own file"])
 
 
 def options(algo):
@@ -90,7 +93,7 @@ def test_it_comes_near_the_optimum(algo):
     assert share > SHARE_OF_THE_WAY, f"{algo} came {share:.1%} of the way"
 
 
-@EVERY
+@WITH_THE_EXAMPLE
 def test_it_goes_through_every_command(algo, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     train = ["train", TASK, "--algo", algo, "--device", "cpu", "--num-worlds", "4", "--iterations", "6", *options(algo)]
@@ -113,7 +116,7 @@ def test_it_goes_through_every_command(algo, tmp_path, capsys, monkeypatch):
     assert find_algorithm(algo).name in printed and (tmp_path / "motion.html").stat().st_size > 10_000
 
 
-@EVERY
+@WITH_THE_EXAMPLE
 def test_it_resumes_to_the_bit(algo, tmp_path):
     algorithm = find_algorithm(algo)
     settings = replace(algorithm.resolve(TASK), **(SMALL[algo] | {"num_worlds": 4, "iterations": 8}))
@@ -135,7 +138,7 @@ def test_it_resumes_to_the_bit(algo, tmp_path):
 
 
 @pytest.mark.gpu
-@EVERY
+@WITH_THE_EXAMPLE
 def test_graphs_give_the_bits_of_eager_iterations(algo):
     algorithm = find_algorithm(algo)
     settings = replace(algorithm.resolve(TASK), **(SMALL[algo] | {"num_worlds": 32, "iterations": 8}))

@@ -466,7 +466,10 @@ def _capturing(device: torch.device) -> bool:
 
 
 def _existing_device(device: str | torch.device) -> torch.device:
-    found = torch.device(device)
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"device must be cpu or cuda, not {device}") from None
     if found.type not in ("cpu", "cuda"):
         raise ValueError(f"device must be cpu or cuda, not {found}")
     if found.type == "cuda" and not torch.cuda.is_available():

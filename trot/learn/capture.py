@@ -15,6 +15,9 @@ Run = Callable[[], None]
 def fast_phases(learner: Learner) -> dict[str, Run]:
     """The parts of an iteration by name, to be called in this order: as they are on the CPU, captured on CUDA."""
     phases = learner.phases()
+    names = [phase.name for phase in phases]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two phases have the same name: {', '.join(names)}")
     if phases[0].beside_last:
         raise ValueError(f"the first phase, '{phases[0].name}', has none before it that it could run beside")
     if learner.device.type == "cpu":

@@ -20,6 +20,7 @@ from trot.learn.agent import Agent, AgentDescription
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.episodes import BestAgent, Episodes
 from trot.learn.torch_threads import one_torch_thread
+from trot.unpromised import foreach_norm
 
 NOISE_STREAM = 1_000_003
 """Added to the seed for what a learner draws: the starts of episodes come from the seed itself."""
@@ -96,6 +97,7 @@ class Learner(nn.Module, ABC):
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64, device=self.device))
         self.register_buffer("stopped", torch.zeros((), dtype=torch.bool, device=self.device))
         self.episodes = Episodes(env.num_worlds, nothing)
+        self._check_columns()
         self.metrics = nothing.new_zeros(len(self.all_columns()))
         """The last iteration's row, in the order of all_columns()."""
         env.reset()
@@ -123,7 +125,13 @@ class Learner(nn.Module, ABC):
         Episodes are counted, the best agent is kept, the next window begins where this one ended, and the metrics get
         their numbers, the learner's own from `columns`.
         """
+        if columns.keys() != set(self.columns):
+            raise ValueError(
+                f"conclude() was given the columns {sorted(columns)}; `columns` says {sorted(self.columns)}"
+            )
         self.episodes.count(reward, done)
+        # Whatever went wrong, an agent that can only answer NaN is neither kept nor trained on.
+        self.stopped |= ~torch.stack(foreach_norm(list(self.agent.parameters()))).sum().isfinite()
         self.best.keep_if_better(self.agent, self.episodes, allowed=~self.stopped)
         row = {
             "episode_return": self.episodes.mean_return,
@@ -135,11 +143,23 @@ class Learner(nn.Module, ABC):
             "stopped": self.stopped,
             **columns,
         }
+        for name, value in columns.items():
+            if not isinstance(value, Tensor) or value.dim():
+                raise ValueError(f"the column '{name}' must be a tensor without dimensions, one number")
         values = [row[name].detach().to(self.metrics.dtype) for name in self.all_columns()]
         self.metrics.copy_(torch.stack(values))
         self.iteration += 1
         self.steps += reward.numel()
         self.env.end_window()
+
+    def _check_columns(self) -> None:
+        names = self.all_columns()
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(f"{type(self).__name__}.columns: there is a column '{min(twice)}' already")
+        unknown = set(self.shown.values()) - set(names)
+        if unknown:
+            raise ValueError(f"{type(self).__name__}.shown: there is no column '{min(unknown)}'")
 
     @classmethod
     def all_columns(cls) -> tuple[str, ...]:
@@ -202,6 +222,10 @@ class Algorithm:
     presets: Mapping[str, Callable[[str], LearnerSettings]]
     """Name to what gives the settings for a task by its name; the first is the default."""
 
+    def __post_init__(self) -> None:
+        if not self.presets:
+            raise ValueError(f"the algorithm '{self.name}' has no preset: give one, a function from a task to settings")
+
     @property
     def default_preset(self) -> str:
         return next(iter(self.presets))
@@ -211,4 +235,9 @@ class Algorithm:
         preset = preset or self.default_preset
         if preset not in self.presets:
             raise ValueError(f"preset must be one of {', '.join(self.presets)}, not '{preset}'")
-        return self.presets[preset](task)
+        try:
+            return self.presets[preset](task)
+        except TypeError as error:
+            raise ValueError(
+                f"the preset '{preset}' of '{self.name}' gives no settings for '{task}': {error}"
+            ) from None

@@ -83,7 +83,7 @@ def resume(path: Path, device: str = "auto", stop_at: float | None = None, itera
         settings = replace(settings, schedule=replace(settings.schedule, stop_at=stop_at))
     algorithm = find_algorithm(settings.algo)
     learner = _make_learner(algorithm, settings)
-    learner.load_state_dict(saved["learner"])
+    _load_state(learner, saved["learner"], run)
     run.change_settings(
         settings=asdict(settings.settings), schedule=asdict(settings.schedule), iterations=settings.settings.iterations
     )
@@ -127,7 +127,24 @@ def choose_device(device: str) -> str:
 
 
 def _make_learner(algorithm: Algorithm, settings: TrainSettings[Any]) -> Learner:
-    return algorithm.learner(_make_env(settings), settings.settings, settings.seed)
+    learner = algorithm.learner(_make_env(settings), settings.settings, settings.seed)
+    if not hasattr(learner, "agent") or not hasattr(learner, "best"):
+        raise ValueError(f"{type(learner).__name__} has no agent: its __init__ is to call make_agent()")
+    return learner
+
+
+def _load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
+    """Go on where the run stopped; raises where the algorithm is another one by now."""
+    written = run.last_metrics().keys() - {"iteration", "steps", "seconds"}
+    if written and written != set(learner.all_columns()):
+        differ = ", ".join(sorted(written ^ set(learner.all_columns())))
+        raise ValueError(f"{run.path} was trained with other columns of metrics than the algorithm has now: {differ}")
+    try:
+        learner.load_state_dict(saved)
+    except RuntimeError as error:
+        # PyTorch's text has a line for every tensor.
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"the checkpoint of {run.path} does not fit the algorithm as it is now: {reason}") from None
 
 
 def _make_env(settings: TrainSettings[Any]) -> Env:

@@ -111,6 +111,9 @@ class Trainer:
             }
             self.unwritten.append(self.last_row)
         self.unseen.clear()
+        if int(self.learner.iteration) != self.iteration:
+            counted = f"{self.iteration} iterations, but {int(self.learner.iteration)} calls of conclude()"
+            raise ValueError(f"{counted}: the last phase of {type(self.learner).__name__} is to call it once")
         if self.last_row["stopped"]:
             self._write()
             raise GradientError(self._failure())

@@ -122,8 +122,9 @@ def _place(run: RunSummary) -> tuple[bool, str, str, int, int, str]:
 def _cells(run: RunSummary) -> list[str]:
     planned = "" if run.planned_iterations is None else f"/{run.planned_iterations}"
     return [
-        run.task,
-        run.algo,
+        # Of what lies in a file of one's own, the file's name is enough.
+        Path(run.task).name,
+        Path(run.algo).name,
         "-" if run.seed is None else str(run.seed),
         f"{run.iterations}{planned}",
         "-" if run.best_return is None else f"{run.best_return:.1f}",

@@ -1,0 +1,198 @@
+"""What the contract refuses: mistakes that the author of an algorithm makes, each named where it is made."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import docking
+import pytest
+import torch
+
+from trot.cli import main
+from trot.envs.registry import make_env
+from trot.learn.agent import AgentDescription
+from trot.learn.algorithms import find_algorithm
+from trot.learn.capture import fast_phases
+from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase
+from trot.runs.folder import RunFolder
+
+TASK = f"{docking.__file__}:Docking"
+REINFORCE = f"{Path(__file__).parents[2] / 'examples' / 'own_algorithm' / 'reinforce.py'}:REINFORCE"
+
+
+@dataclass(frozen=True)
+class Small(LearnerSettings):
+    num_worlds: int = 4
+    iterations: int = 3
+
+
+class Idle(Learner):
+    """Acts, and learns nothing."""
+
+    columns = ("fitness",)
+    given = {"fitness": torch.ones(())}  # noqa: RUF012
+    concludes = 1
+
+    def __init__(self, env, settings, seed=0):
+        super().__init__(env, settings, seed)
+        with self.seeded():
+            self.make_agent(AgentDescription(env.num_observations, env.num_actions, (4,)))
+
+    def phases(self):
+        return (Phase("act", self.act),)
+
+    @torch.no_grad()
+    def act(self):
+        _, reward, terminated, truncated, _ = self.env.step(self.agent(self.env.begin_window()))
+        for _ in range(self.concludes):
+            self.conclude(reward.unsqueeze(0), (terminated | truncated).unsqueeze(0), self.given)
+
+
+def learner(kind=Idle, **attributes):
+    return type("Variant", (kind,), attributes)(make_env(TASK, 4), Small())
+
+
+def test_an_algorithm_that_learns_nothing_keeps_its_books():
+    idle = learner()
+    for _ in range(docking.STEPS):
+        idle.iterate()
+    found = dict(zip(idle.all_columns(), idle.metrics.tolist(), strict=True))
+    assert found["episodes"] == 4 and found["episode_length"] == docking.STEPS and found["fitness"] == 1
+    assert int(idle.steps) == 4 * docking.STEPS and int(idle.iteration) == docking.STEPS
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"columns": ("fitness", "reward")}, r"Variant\.columns: there is a column 'reward' already"),
+        ({"columns": ("fitness", "fitness")}, "there is a column 'fitness' already"),
+        ({"shown": {"how": "fittness"}}, r"Variant\.shown: there is no column 'fittness'"),
+        ({"given": {}}, r"conclude\(\) was given the columns \[\]; `columns` says \['fitness'\]"),
+        ({"given": {"fitness": torch.ones(()), "more": torch.ones(())}}, r"\['fitness', 'more'\]; `columns` says"),
+        ({"given": {"fitness": 1.0}}, "'fitness' must be a tensor without dimensions"),
+        ({"given": {"fitness": torch.ones(2)}}, "'fitness' must be a tensor without dimensions"),
+    ],
+)
+def test_columns_that_do_not_fit(attributes, message):
+    with pytest.raises(ValueError, match=message):
+        learner(**attributes).iterate()
+
+
+@pytest.mark.parametrize(
+    ("phases", "message"),
+    [
+        ((Phase("act", print), Phase("act", print)), "two phases have the same name: act, act"),
+        ((Phase("act", print, beside_last=True),), "the first phase, 'act', has none before it"),
+    ],
+)
+def test_phases_that_do_not_fit(phases, message):
+    with pytest.raises(ValueError, match=message):
+        fast_phases(learner(phases=lambda self: phases))
+
+
+def test_an_algorithm_needs_a_preset_and_its_settings_must_fit():
+    with pytest.raises(ValueError, match="'mine' has no preset"):
+        Algorithm("mine", "Mine", "", Small, Idle, {})
+    mine = Algorithm("mine", "Mine", "", Small, Idle, {"tuned": lambda task: Small(speed=3)})
+    with pytest.raises(ValueError, match=r"the preset 'tuned' of 'mine' gives no settings for 'ant': .*speed"):
+        mine.resolve("ant")
+
+
+OWN_FILE = """
+import torch
+from test_learner_parts import Idle, Small
+from trot.learn.learner import Algorithm
+
+class Twice(Idle):
+    concludes = 2
+
+class Never(Idle):
+    concludes = 0
+
+class Agentless(Idle):
+    def make_agent(self, description): pass
+
+def algorithm(learner):
+    return Algorithm("own", "Own", "", Small, learner, {"tuned": lambda task: Small()})
+
+ONCE, TWICE, NEVER, AGENTLESS = map(algorithm, (Idle, Twice, Never, Agentless))
+"""
+
+
+@pytest.fixture
+def own_file(tmp_path, monkeypatch):
+    """A file that names the classes above, as a user's would define them."""
+    import sys
+    import types
+
+    parts = types.ModuleType("test_learner_parts")
+    parts.Idle, parts.Small = Idle, Small
+    monkeypatch.setitem(sys.modules, "test_learner_parts", parts)
+    (tmp_path / "own.py").write_text(OWN_FILE)
+    monkeypatch.chdir(tmp_path)
+    return "own.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("TWICE", "1 iterations, but 2 calls of conclude(): the last phase of Twice is to call it once"),
+        ("NEVER", "1 iterations, but 0 calls of conclude()"),
+        ("AGENTLESS", "Agentless has no agent: its __init__ is to call make_agent()"),
+        ("OTHER", "own.py has no algorithm 'OTHER'; it has: ONCE, TWICE, NEVER, AGENTLESS"),
+    ],
+)
+def test_mistakes_in_a_file_are_one_line(own_file, name, message, capsys):
+    assert main(["train", TASK, "--algo", f"{own_file}:{name}", "--device", "cpu"]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert message in error[-1]
+
+
+def test_an_algorithm_that_changed_since_is_not_resumed(own_file, capsys, monkeypatch):
+    train = ["train", TASK, "--algo", f"{own_file}:ONCE", "--device", "cpu", "--name", "run"]
+    assert main(train) == 0
+    before = (Path("runs") / "run" / "metrics.csv").read_bytes()
+    for changes, message in (
+        ({"columns": ("fitness", "more")}, "other columns of metrics than the algorithm has now: more"),
+        ({"__init__": with_a_buffer}, "does not fit the algorithm as it is now"),
+    ):
+        with monkeypatch.context() as patch:
+            for name, value in changes.items():
+                patch.setattr(Idle, name, value)
+            assert main(["resume", "runs/run", "--iterations", "5"]) == 2
+        assert message in capsys.readouterr().err
+        assert (Path("runs") / "run" / "metrics.csv").read_bytes() == before
+    assert main(["resume", "runs/run", "--iterations", "5"]) == 0
+    # From elsewhere the file is not found, and the message says from where it looked.
+    monkeypatch.chdir(Path("runs"))
+    assert main(["resume", "run", "--iterations", "7"]) == 2
+    assert f"no algorithm file 'own.py', seen from '{Path.cwd()}'" in capsys.readouterr().err
+
+
+original = Idle.__init__
+
+
+def with_a_buffer(self, *arguments):
+    original(self, *arguments)
+    self.register_buffer("more", torch.zeros(3))
+
+
+def test_weights_that_are_not_finite_stop_a_run_and_are_never_kept(tmp_path, capsys):
+    """REINFORCE with a rate that throws its weights away, on returns below zero: a world that blows up gets 0."""
+    options = ["--lr", "1e38", "--num-worlds", "4", "--iterations", "40", "--device", "cpu", "--runs", str(tmp_path)]
+    assert main(["train", TASK, "--algo", REINFORCE, *options, "--save-every", "1", "--name", "run"]) == 2
+    assert "a number that is not finite in iteration" in capsys.readouterr().err
+    run = RunFolder.open(tmp_path / "run")
+    for name in run.checkpoint_names():
+        assert all(tensor.isfinite().all() for tensor in run.load_checkpoint(name)["agent"].values())
+
+
+def test_the_example_learns(tmp_path):
+    """REINFORCE on the toy: better than doing nothing, which the optimum beats by far."""
+    algorithm = find_algorithm(REINFORCE)
+    settings = replace(algorithm.resolve(TASK), num_worlds=64, horizon=docking.STEPS, iterations=150, hidden=(16,))
+    own = algorithm.learner(make_env(TASK, 64), settings, 0)
+    returns = []
+    for _ in range(settings.iterations):
+        own.iterate()
+        returns.append(own.reward.sum(dim=0).mean().item())
+    assert sum(returns[-10:]) / 10 > 0.6 * sum(returns[:10]) / 10
