@@ -114,6 +114,8 @@ class Moment:
 
 def run_train_bench(settings: TrainBenchSettings) -> None:
     """Measure and print."""
+    if settings.compare and settings.algo != DEFAULT_ALGORITHM:
+        raise ValueError(f"--compare knows figures of {DEFAULT_ALGORITHM} alone, not of {settings.algo}")
     device = choose_device(settings.device)
     print(describe_machine(gpu_name() if device.startswith("cuda") else None), flush=True)
     measured = []

@@ -68,12 +68,12 @@ def test_warp_writes_a_snippet_between_braces_and_takes_arguments_as_they_are() 
 
 
 def test_nothing_private_is_used_elsewhere() -> None:
-    """But in trot/learn, names of PyTorch and Warp that begin with an underscore stand in trot/unpromised.py alone."""
+    """Names of PyTorch and Warp that begin with an underscore stand in trot/unpromised.py alone."""
     root = Path(unpromised.__file__).parent
     private = re.compile(r"\b(torch|wp|warp)(\.\w+)*\._[a-z]\w*")
     users = {
         str(path.relative_to(root)): found.group()
         for path in root.rglob("*.py")
-        if (found := private.search(path.read_text("utf-8"))) and path.parts[len(root.parts)] != "learn"
+        if (found := private.search(path.read_text("utf-8")))
     }
     assert users.keys() == {"unpromised.py"}, users

@@ -85,6 +85,11 @@ class Constant(CartPole):
     def reward_terms(self, measured, action):
         return {"alive": torch.ones_like(action[:, :1])}
 
+class Coarse(CartPole):
+    def reward_terms(self, measured, action):
+        terms = super().reward_terms(measured, action)
+        return {name: term.float().double() for name, term in terms.items()}
+
 class BlowsUp(Hopper):
     def control(self, action):
         return super().control(action) + torch.nan
@@ -149,6 +154,11 @@ def test_a_reward_that_is_not_finite_is_named_in_one_line(check_faulty):
 
 def test_a_constant_reward_has_a_right_gradient_of_zero(check_faulty):
     assert "gradients are right" in check_faulty("Constant", 0).out
+
+
+def test_rewards_rounded_to_single_precision_are_too_coarse_to_tell_and_not_wrong(check_faulty):
+    """Their gradient is right, but short differences see no change at all."""
+    assert "reward term 'angle' is rounded to float32" in check_faulty("Coarse", 2).err
 
 
 def test_worlds_that_all_blow_up_are_not_a_pass(check_faulty):

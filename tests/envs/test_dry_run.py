@@ -6,6 +6,7 @@ from tasks_with_memory import Counting
 from torch import Tensor
 
 import trot
+from trot.envs.registry import make_task
 
 
 class Spoilt(Counting):
@@ -147,3 +148,32 @@ def test_control_gets_what_was_measured_if_its_signature_asks_for_it(task, contr
     env.place(trot.State(torch.tensor([[0.2, 1.0]], dtype=torch.float64), env.state.joint_qd))
     *_, info = env.step(torch.tensor([[0.5]], dtype=torch.float64))
     torch.testing.assert_close(info["control"].item(), control, rtol=0, atol=1e-15)
+
+
+class Own:
+    horizon = 60
+
+
+class OfItsOwn(Counting):
+    def __init__(self):
+        super().__init__()
+        self.dt = 0.1
+
+
+def test_names_of_earlier_versions_are_refused_wherever_they_stand():
+    """Or the task would silently run with the defaults of the new names."""
+    with pytest.raises(ValueError, match=r"Old\.horizon: a task calls this episode_length"):
+        type("Old", (Counting,), {"horizon": 60})
+    with pytest.raises(ValueError, match=r"Mixed\.horizon: a task calls this episode_length"):
+        type("Mixed", (Own, Counting), {})
+    with pytest.raises(ValueError, match=r"OfItsOwn\.dt: a task calls this control_dt"):
+        trot.make_env(OfItsOwn, 2)
+
+
+def test_a_class_of_a_file_is_the_same_one_whoever_asks_until_the_file_is_edited(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text("from tasks_with_memory import Counting\nclass Mine(Counting):\n    episode_length = 7\n")
+    first, second = (make_task(f"{file}:Mine") for _ in range(2))
+    assert type(first) is type(second) and first.episode_length == 7
+    file.write_text(file.read_text().replace("7", "80"))
+    assert make_task(f"{file}:Mine").episode_length == 80

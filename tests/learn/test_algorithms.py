@@ -111,6 +111,12 @@ def test_it_goes_through_every_command(algo, tmp_path, capsys, monkeypatch):
     assert main(["export", str(name), "--checkpoint", "last"]) == 0
     assert main(["list"]) == 0
     assert main(["plot", str(name)]) == 0 and main(["plot", "--health", str(name)]) == 0
+    assert (
+        main(
+            ["bench", "train", "--tasks", TASK, "--algo", algo, "--worlds", "4", "--iterations", "1", "--device", "cpu"]
+        )
+        == 0
+    )
     assert main(["view", str(name), "--html", "motion.html", "--checkpoint", "last"]) == 0
     printed = capsys.readouterr().out
     assert find_algorithm(algo).name in printed and (tmp_path / "motion.html").stat().st_size > 10_000
@@ -127,12 +133,12 @@ def test_it_resumes_to_the_bit(algo, tmp_path):
     whole, resumed = learner(0), learner(1)
     for _ in range(4):
         whole.iterate()
-    resumed.load_state_dict(whole.snapshot())
+    resumed.load_state_dict(whole.state_dict())
     for _ in range(4):
         whole.iterate()
         resumed.iterate()
         assert whole.metrics.equal(resumed.metrics)
-    first, second = tensors(whole.snapshot()), tensors(resumed.snapshot())
+    first, second = tensors(whole.state_dict()), tensors(resumed.state_dict())
     assert first.keys() == second.keys()
     assert [name for name in first if not first[name].equal(second[name])] == []
 
@@ -149,5 +155,5 @@ def test_graphs_give_the_bits_of_eager_iterations(algo):
         for phase in phases.values():
             phase()
     torch.cuda.synchronize()
-    first, second = tensors(eager.snapshot()), tensors(captured.snapshot())
+    first, second = tensors(eager.state_dict()), tensors(captured.state_dict())
     assert [name for name in first if not first[name].equal(second[name])] == []

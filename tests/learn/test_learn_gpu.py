@@ -59,7 +59,7 @@ def test_a_captured_run_goes_on_from_a_saved_state():
     for _ in range(3):
         for phase in phases.values():
             phase()
-    saved = whole.snapshot()
+    saved = whole.state_dict()
     resumed = fast_phases(parts)
     parts.load_state_dict(saved)
     for _ in range(3):

@@ -82,6 +82,10 @@ def test_columns_that_do_not_fit(attributes, message):
     [
         ((Phase("act", print), Phase("act", print)), "two phases have the same name: act, act"),
         ((Phase("act", print, beside_last=True),), "the first phase, 'act', has none before it"),
+        (
+            (Phase("act", print), Phase("fit", print, beside_last=True), Phase("tell", print, beside_last=True)),
+            "'tell' cannot run beside 'fit', which runs beside another itself",
+        ),
     ],
 )
 def test_phases_that_do_not_fit(phases, message):

@@ -21,7 +21,7 @@ def loss_at(shac, saved, change):
 @pytest.mark.parametrize(("falls", "time_out"), [(False, False), (True, False), (False, True), (True, True)])
 def test_the_gradient_of_the_loss_against_differences(policy, falls, time_out):
     shac = prepared(falls=falls, time_out=time_out, policy=policy)
-    saved = shac.snapshot()
+    saved = shac.state_dict()
     shac.rollout()
     ends = shac.window.done.nonzero().tolist()
     assert ends == [[2, world] for world, happens in ((FALLS, falls), (RUNS_OUT_OF_TIME, time_out)) if happens]
@@ -72,7 +72,7 @@ def loss_again(shac, noise, critic):
 @pytest.mark.parametrize(("falls", "time_out"), [(False, False), (True, False), (False, True), (True, True)])
 def test_the_loss_is_minus_the_mean_return_with_values_of_the_target_critic(falls, time_out):
     shac = prepared(falls=falls, time_out=time_out)
-    saved = shac.snapshot()
+    saved = shac.state_dict()
     shac.rollout()
     loss, noise = shac.window.loss.item(), shac.noise
     assert int(shac.window.done.sum()) == falls + time_out
@@ -131,7 +131,7 @@ def test_each_window_has_noise_of_its_own():
 def test_without_a_critic_there_are_no_values_and_no_fit(algo):
     shac = prepared(algo=algo)
     critics = copies(shac.critic) + copies(shac.target_critic)
-    saved = shac.snapshot()
+    saved = shac.state_dict()
     shac.rollout()
     assert (shac.window.next_value == 0).all()
     loss, noise = shac.window.loss.item(), shac.noise

@@ -15,7 +15,7 @@ def test_a_learner_of_a_task_with_memory_resumes_bit_for_bit():
         return shac.learner(commanded(settings.num_worlds, seed=seed), settings, seed)
 
     shac = run(commanded_learner(0))
-    saved = shac.snapshot()
+    saved = shac.state_dict()
     run(shac)
     resumed = commanded_learner(7)
     resumed.load_state_dict(saved)

@@ -88,7 +88,7 @@ def test_the_best_policy_is_kept_exactly_when_the_running_mean_improves(monkeypa
 
 def test_adjoints_are_the_gradients_by_the_states_after_each_step(monkeypatch):
     shac = prepared()
-    saved, record = shac.snapshot(), watched(shac)
+    saved, record = shac.state_dict(), watched(shac)
     shac.rollout()
     tensors = [part for *_, info in record for part in (info["final_state"].joint_q, info["final_state"].joint_qd)]
     gradients = torch.autograd.grad(shac.window.loss, tensors, retain_graph=True)

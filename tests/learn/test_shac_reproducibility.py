@@ -7,7 +7,7 @@ from small_shac import end_soon, learner, metrics, prepared, run
 
 
 def everything(shac):
-    return {name: value for name, value in shac.snapshot().items() if isinstance(value, torch.Tensor)} | {
+    return {name: value for name, value in shac.state_dict().items() if isinstance(value, torch.Tensor)} | {
         "metrics": shac.metrics.clone(),
         **{f"start.{name}": tensor.clone() for name, tensor in shac.env.window_start.tensors().items()},
     }
@@ -23,7 +23,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one():
     # An episode ends before the run is saved, another one in the third window after that.
     end_soon(shac, [3], 15)
     file = io.BytesIO()
-    torch.save(shac.snapshot(), file)
+    torch.save(shac.state_dict(), file)
     episodes = metrics(shac)["episodes"]
     run(shac)
     assert 0 < episodes < metrics(shac)["episodes"]
@@ -36,7 +36,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one():
 
 def test_what_is_saved_does_not_change_with_the_run():
     shac = run(learner(), 1)
-    saved, before = shac.snapshot(), everything(shac)
+    saved, before = shac.state_dict(), everything(shac)
     run(shac)
     shac.load_state_dict(saved)
     before.pop("metrics")

@@ -35,7 +35,7 @@ def test_the_policy_takes_one_step_of_adam_on_the_clipped_gradient(max_grad_norm
     shac = learner(max_grad_norm=max_grad_norm, lr_decay=lr_decay, iterations=5)
     adam = AdamByHand(shac.settings)
     for iteration in range(5):
-        saved = shac.snapshot()
+        saved = shac.state_dict()
         shac.rollout()
         gradient = vector(shac.policy_gradient())
         parameters = list(shac.policy.parameters())

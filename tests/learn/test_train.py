@@ -199,6 +199,35 @@ def test_a_gradient_that_is_not_finite_stops_the_run_and_can_be_replayed(tmp_pat
     assert saved["iteration"] == 4 and all(t.isfinite().all() for t in saved["agent"].values())
 
 
+def test_a_bad_window_that_no_longer_fits_is_not_replayed_with_other_weights(tmp_path, capsys, monkeypatch):
+    from trot.learn.algorithms.shac import Shac
+
+    rollout = Shac.rollout
+
+    def spoiling(self, noise=None):
+        rollout(self, noise)
+        self.window.loss = self.window.loss * float("inf")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Shac, "rollout", spoiling)
+        assert main(["train", "hopper", "--device", "cpu", "--runs", str(tmp_path), "--name", "run", *SMALL]) == 2
+    run = RunFolder.open(tmp_path / "run")
+    saved = run.load_checkpoint("bad_gradient")
+    saved["learner"]["agent.policy.other"] = saved["learner"].pop("agent.policy.log_std")
+    path = run.save_checkpoint("changed", saved)
+    capsys.readouterr()
+    assert main(["replay-fault", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "does not fit SHAC as it is now: agent.policy.log_std, agent.policy.other" in error
+
+
+def test_weights_that_are_lost_without_a_bad_gradient_keep_no_window(tmp_path, capsys):
+    options = ["--actor-lr", "1e38", "--device", "cpu", "--runs", str(tmp_path), "--name", "run"]
+    assert main(["train", "hopper", *SMALL, *options]) == 2
+    assert "learning met a number that is not finite in iteration 1" in capsys.readouterr().err
+    assert "bad_gradient" not in RunFolder.open(tmp_path / "run").checkpoint_names()
+
+
 def test_stop_at_ends_a_run_that_is_good_enough(tmp_path):
     options = ["--iterations", "200", "--num-worlds", "4", "--horizon", "60", "--stop-at", "-100000"]
     arguments = ["train", "cartpole", "--device", "cpu", "--runs", str(tmp_path), "--name", "run", *options]
@@ -317,9 +346,10 @@ def test_another_goal_is_remembered(tmp_path, capsys):
     assert main(["list", "--root", str(tmp_path)]) == 0
     line = capsys.readouterr().out.splitlines()[1].split()
     assert line[3] == f"{reached + 1}/12" and line[-2] == "yes"
-    # The goal holds as well where only the iterations are others.
-    assert main(["resume", str(run.path), "--iterations", "20"]) == 0
-    assert run.load_checkpoint("last")["iteration"] == reached + 2
+    # More iterations of a run that met its goal: the goal does not end it again.
+    assert main(["resume", str(run.path), "--iterations", "9"]) == 0
+    assert run.load_checkpoint("last")["iteration"] == 9 > reached + 1
+    assert json.loads((run.path / "settings.json").read_text())["schedule"]["stop_at"] is None
 
 
 def test_every_algorithm_is_listed(capsys):

@@ -30,6 +30,9 @@ END_STEP = 4
 MOTION_STEPS = 240
 """Length of the random motion that the windows are cut from."""
 
+COARSE = 1024
+"""Multiples of a thousandth or so are not the result of arithmetic in single precision."""
+
 CUT = "the gradient is cut. Look for .detach(), .item(), torch.no_grad() or an integer"
 NOT_FINITE = "look for the root of zero, acos(1), a norm of zeros or a division by zero in the task"
 
@@ -179,6 +182,20 @@ class _Rewards:
                 "its window: look for a division by zero, or the root or logarithm of a negative number"
             )
 
+    @torch.no_grad()
+    def require_double(self, terms: Tensor) -> None:
+        """Name a reward term that went through single precision: no difference could tell anything about it."""
+        for k, name in enumerate(self.names):
+            values = terms[:, self.columns(k)]
+            values = values[values.isfinite()]
+            # Few binary digits are a count, or yes and no.
+            counts = bool((values * COARSE == (values * COARSE).round()).all())
+            if not counts and bool((values == values.float().double()).all()):
+                raise ValueError(
+                    f"reward term '{name}' is rounded to float32, too coarse for differences: look for .float() or for "
+                    "tensors that are made without a dtype"
+                )
+
 
 def check_task_gradients(env: Env, windows: Windows, settings: TaskCheckSettings) -> list[Row]:
     """One row per input: the actions of the window, and joint_q and joint_qd of its start."""
@@ -186,6 +203,7 @@ def check_task_gradients(env: Env, windows: Windows, settings: TaskCheckSettings
     leaves = {name: value.clone().requires_grad_() for name, value in rewards.zeros.items()}
     terms = rewards(leaves)
     rewards.require_finite(terms)
+    rewards.require_double(terms)
     generator = torch.Generator().manual_seed(settings.seed + 1)
     rows = []
     for name, leaf in leaves.items():

@@ -50,10 +50,7 @@ class Task(ABC, Generic[Measured]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for name, renamed in RENAMED.items():
-            # Left alone, the class would silently run with the default of the new name.
-            if name in vars(cls):
-                raise ValueError(f"{cls.__name__}.{name}: a task calls this {renamed}")
+        require_new_names(cls, cls.__name__)
         if not hasattr(cls, "summary"):
             cls.summary = (cls.__doc__ or cls.__name__).partition("\n")[0].rstrip(".")
 
@@ -112,6 +109,13 @@ class Task(ABC, Generic[Measured]):
     def fallen(self, measured: Measured) -> Tensor | None:
         """Where an episode ends early, (worlds, 1) or (worlds,); None where nothing can fall."""
         return None
+
+
+def require_new_names(task: object, name: str) -> None:
+    """Refuse what would silently run with the default of the new name."""
+    for old, renamed in RENAMED.items():
+        if hasattr(task, old):
+            raise ValueError(f"{name}.{old}: a task calls this {renamed}")
 
 
 def control_sees_state(task: Task[Any]) -> bool:

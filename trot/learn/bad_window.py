@@ -32,10 +32,13 @@ class BadWindow(nn.Module):
     """Where the window began and its noise. Everything else that it depends on stays as it is from then on."""
 
     noise: Tensor
+    kept: Tensor
+    """Whether there was one."""
 
     def __init__(self, env: Env, horizon: int) -> None:
         super().__init__()
         like = env.worlds.joint_q
+        self.register_buffer("kept", torch.zeros((), dtype=torch.bool, device=like.device))
         self.register_buffer("noise", like.new_zeros(horizon, env.num_worlds, env.num_actions))
         for name, tensor in env.worlds.tensors().items():
             self.register_buffer(f"start_{name}", tensor.detach().clone())
@@ -49,6 +52,7 @@ class BadWindow(nn.Module):
     @torch.no_grad()
     def remember(self, now: Tensor, noise: Tensor, start: Worlds) -> None:
         """Keep this window where the mask `now` holds."""
+        self.kept |= now
         self.noise.copy_(torch.where(now, noise, self.noise))
         for name, kept in self.start().items():
             kept.copy_(torch.where(now, getattr(start, name), kept))

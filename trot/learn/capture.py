@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -20,6 +21,9 @@ def fast_phases(learner: Learner) -> dict[str, Run]:
         raise ValueError(f"two phases have the same name: {', '.join(names)}")
     if phases[0].beside_last:
         raise ValueError(f"the first phase, '{phases[0].name}', has none before it that it could run beside")
+    for before, phase in pairwise(phases):
+        if before.beside_last and phase.beside_last:
+            raise ValueError(f"'{phase.name}' cannot run beside '{before.name}', which runs beside another itself")
     if learner.device.type == "cpu":
         return {phase.name: phase.run for phase in phases}
     return _captured(learner, phases)
@@ -77,7 +81,7 @@ def _capture(learner: Learner, phase: Phase, pool: Any, stream: torch.cuda.Strea
 
 def _warm_up(learner: Learner) -> None:
     """One iteration that leaves no trace: kernels are loaded on first use, and a capture cannot wait for that."""
-    saved = learner.snapshot()
+    saved = learner.state_dict()
     side = _new_stream(learner)
     side.wait_stream(torch.cuda.current_stream(learner.device))
     with torch.cuda.stream(side):

@@ -58,7 +58,9 @@ class Phase:
     beside_last: bool = False
     """Neither needs the other: on a GPU it runs beside the phase before it."""
     captured: bool = True
-    """Whether it asks the GPU for no answer and has no branch on data, so that a CUDA graph can replay it."""
+    """Whether it asks the GPU for no answer and has no branch on data, so that a CUDA graph can replay it.
+
+    What a phase that is not captured leaves for captured ones must be written into the same tensors every time."""
 
 
 class Learner(nn.Module, ABC):
@@ -186,9 +188,9 @@ class Learner(nn.Module, ABC):
             torch.default_generator.manual_seed(self.seed)
             yield
 
-    def snapshot(self) -> dict[str, Any]:
-        """state_dict() as a copy on the CPU: with it a run goes on bit for bit, whatever happens here meanwhile."""
-        return {name: _copied(value) for name, value in self.state_dict().items()}
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """A copy of everything, on the CPU: with it a run goes on bit for bit, whatever happens here meanwhile."""
+        return {name: _copied(value) for name, value in super().state_dict(*args, **kwargs).items()}
 
     def get_extra_state(self) -> dict[str, Any]:
         """What state_dict() holds besides tensors of this module: the worlds, and where random numbers stand."""

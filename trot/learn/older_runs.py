@@ -38,6 +38,7 @@ def upgraded_checkpoint(saved: dict[str, Any]) -> dict[str, Any]:
         horizon, num_worlds = tensors["bad_window.noise"].shape[:2]
         tensors |= {"policy_optimizer.rate": rate, "critic_optimizer.rate": rate}
         tensors["bad_window.start_memory"] = tensors["bad_window.start_joint_q"][:, :0]
+        tensors["bad_window.kept"] = tensors["stopped"]
         tensors["steps"] = tensors["iteration"] * (horizon * num_worlds)
         others = {"env": learner["env"], "generator": learner["generator"]}
         saved = {**saved, "learner": {**tensors, "_extra_state": others}}
@@ -54,7 +55,7 @@ def upgraded_bad_window(saved: dict[str, Any]) -> dict[str, Any]:
         for name, tensor in content.items()
     }
     kept = {name: saved[name] for name in ("task", "randomize", "noise", "start")}
-    return {"bad_window": 2, "algo": "shac", "settings": saved["shac"], "learner": tensors, **kept}
+    return {"bad_window": 1, "algo": "shac", "settings": saved["shac"], "learner": tensors, **kept}
 
 
 def _renamed(name: str) -> str:

@@ -14,7 +14,7 @@ from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env
 from trot.envs.worlds import Worlds
 from trot.learn.algorithms import find_algorithm
-from trot.learn.bad_window import Trace
+from trot.learn.bad_window import OWN, Trace
 from trot.learn.older_runs import upgraded_bad_window
 from trot.learn.saved_settings import settings_from
 
@@ -31,7 +31,7 @@ def _bad_window(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     except Exception:
         # load_fault() says what is wrong with the file.
         return None
-    return saved if isinstance(saved, dict) and saved.get("bad_window") == 2 else None
+    return saved if isinstance(saved, dict) and saved.get("bad_window") in (1, 2) else None
 
 
 def explain_bad_window(saved: dict[str, Any]) -> str:
@@ -50,8 +50,12 @@ def _run_again(saved: dict[str, Any], dtype: torch.dtype) -> Trace:
     settings = replace(settings, num_worlds=saved["noise"].shape[1])
     env = make_env(saved["task"], settings.num_worlds, dtype=dtype, randomize=randomize)
     learner = algorithm.learner(env, settings, 0)
-    # All but the worlds and where random numbers stand, which the window does not depend on.
-    learner.load_state_dict(saved["learner"], strict=False)
+    missing, unknown = learner.load_state_dict(saved["learner"], strict=False)
+    # The window depends on neither the worlds nor the random numbers of now; the first version kept the networks alone.
+    required = ("agent.",) if saved["bad_window"] == 1 else ("",)
+    lacks = [name for name in missing if name.startswith(required) and not name.startswith((OWN, "_extra_state"))]
+    if lacks or unknown:
+        raise ValueError(f"the file does not fit {algorithm.label} as it is now: {', '.join([*lacks, *unknown][:3])}")
     env.window_start.copy_(Worlds.from_saved(saved["start"]))
     return learner.run_again(saved["noise"].to(dtype))
 

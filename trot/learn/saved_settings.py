@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import types
-from dataclasses import fields
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Settings = TypeVar("Settings")
 
@@ -26,10 +26,16 @@ def settings_from(saved: Any, kind: type[Settings], of: str) -> Settings:
 
 
 def _value(value: Any, hint: Any, name: str) -> Any:
-    if get_origin(hint) is Literal and value not in get_args(hint):
-        raise ValueError(f"{name} must be one of {', '.join(map(str, get_args(hint)))}, not {value!r}")
-    wanted = get_args(hint) if get_origin(hint) in (types.UnionType,) else (hint,)
-    if any(get_origin(one) is tuple for one in wanted) and isinstance(value, list):
-        # JSON has no tuples.
-        return tuple(value)
+    """As the hint says: JSON has neither tuples nor dataclasses."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is Literal and value not in parts:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, parts))}, not {value!r}")
+    if kind in (types.UnionType, Union):
+        others = [part for part in parts if part is not type(None)]
+        return value if value is None else _value(value, others[0] if len(others) == 1 else Any, name)
+    if kind is tuple and isinstance(value, list):
+        each = [parts[0]] * len(value) if parts[1:] == (...,) else [*parts, *[Any] * len(value)]
+        return tuple(_value(item, part, name) for item, part in zip(value, each, strict=False))
+    if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, dict):
+        return settings_from(value, hint, name)
     return value

@@ -69,7 +69,7 @@ def resume(path: Path, device: str = "auto", stop_at: float | None = None, itera
     """Go on with a run bit for bit as if it had never stopped.
 
     Towards another goal with stop_at, and to another number of iterations in all with `iterations`: learning rates that
-    fall with the iterations then follow the new number. The run folder remembers both.
+    fall with the iterations then follow the new number, and a goal that was met is given up. The run folder remembers.
     """
     run = RunFolder.reopen(path)
     saved = upgraded_checkpoint(run.load_checkpoint("last"))
@@ -79,6 +79,9 @@ def resume(path: Path, device: str = "auto", stop_at: float | None = None, itera
         raise ValueError(f"{run.path} has done {done} iterations already; --iterations is their number in all")
     if iterations is not None:
         settings = replace(settings, settings=replace(settings.settings, iterations=iterations))
+    if iterations is not None and saved["finished"]:
+        # A goal that was met must not end the run again at once.
+        settings = replace(settings, schedule=replace(settings.schedule, stop_at=None))
     if stop_at is not None:
         settings = replace(settings, schedule=replace(settings.schedule, stop_at=stop_at))
     algorithm = find_algorithm(settings.algo)

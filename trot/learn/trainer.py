@@ -137,7 +137,7 @@ class Trainer:
     def _save(self, finished: bool) -> None:
         content = {
             "agent": self.learner.agent.saved(),
-            "learner": self.learner.snapshot(),
+            "learner": self.learner.state_dict(),
             "iteration": self.iteration,
             "seconds": time.monotonic() - self.began,
             "finished": finished,
@@ -162,7 +162,7 @@ class Trainer:
     def _failure(self) -> str:
         what = f"{self.iteration} or shortly before; nothing was learned from it"
         kept = self.learner.bad_window
-        if kept is None:
+        if kept is None or not bool(kept.kept):
             return f"learning met a number that is not finite in iteration {what}. Checkpoints from before are kept"
         path = kept.save(self.run, self.learner.env, self.learner.state_dict())
         return (

@@ -59,7 +59,7 @@ def record(
     from trot.learn.learner import NOISE_STREAM
     from trot.learn.play import agent_acts, chance_acts, nothing_acts
     from trot.runs.folder import RunFolder
-    from trot.view.motion.recording import ROBOT_DT, record_env, record_robot
+    from trot.view.motion.frames import ROBOT_DT, record_env, record_robot
 
     def frames(dt: float, default: int) -> int:
         wanted = steps if steps is not None else default if seconds is None else max(1, round(seconds / dt))

@@ -131,7 +131,7 @@ def _draw_norm(panel: Any, run: LoadedRun) -> None:
 
 def _draw_adjoint(panel: Any, run: LoadedRun) -> None:
     panel.set_ylabel("Adjoint norm")
-    if "adjoint_first" not in run.columns:
+    if not {"adjoint_first", "adjoint_median", "adjoint_last"} <= run.columns.keys():
         _note_absence(panel, run)
         return
     for slot, step in enumerate(("first", "median", "last")):
