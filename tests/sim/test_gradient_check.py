@@ -177,6 +177,14 @@ def test_too_much_noise_is_neither_right_nor_wrong(capsys):
         assert "NOT CHECKED" in printed and "rounding" in printed and "right" not in printed
 
 
+def test_a_loss_that_short_steps_do_not_move_is_not_called_flat(capsys):
+    """Rounded to a thousandth it stays where it is for all but the longest step, and a gradient of 1 is right."""
+    x = 1e-3 * torch.arange(1, WORLDS * COORDINATES + 1, dtype=torch.float64).view(WORLDS, COORDINATES)
+    row = check(lambda x: (1e3 * x).round() / 1e3, x, torch.ones_like(x))
+    assert (row.wrong, row.checked) == (0, 0)
+    assert not report([row], TOLERANCE) and "NOT CHECKED" in capsys.readouterr().out
+
+
 def kinked(at, jump=1.0):
     """The first coordinate's slope jumps at this place."""
 

@@ -63,8 +63,6 @@ class Slopes:
     """The smallest slope that shows at all: one rounding of the loss over the step."""
     kink: Tensor
     """Where uncertain, it is so because of kinks and not of rounding."""
-    blind: Tensor
-    """The loss did not change at all, but does so over longer steps: it may be rounded more coarsely than this step."""
 
 
 def difference(direction: Direction, here: Tensor, relative_step: float) -> Difference:
@@ -111,13 +109,11 @@ def best_slopes(differences: Sequence[Sequence[Difference]], here: Tensor) -> Sl
     explained = DRIFT_SPREAD * torch.minimum(usual, MOST * smallest) / steps
     contradiction = torch.maximum((slopes - slope).abs() - uncertainties, drifts - explained)
     contradiction = torch.where(steps < step, contradiction, 0.0).amax(dim=0)
-    blind = (slope == 0) & (drift == 0) & ((slopes != 0) & (steps > step)).any(dim=0)
     return Slopes(
         slope,
         uncertainty=torch.maximum(uncertainty, contradiction),
         resolution=smallest / step,
-        kink=((drift > FADED * _chosen(drifts, shortest)) | (own > MOST * smallest)) & ~blind,
-        blind=blind,
+        kink=(drift > FADED * _chosen(drifts, shortest)) | (own > MOST * smallest),
     )
 
 

@@ -113,8 +113,7 @@ def _judge(found: Tensor, slopes: Slopes, tolerance: float) -> _Judged:
     allowed = torch.where(is_level, level, tolerance * scale)
     error = (found - slope).abs()
     sure = is_level | (uncertainty <= max(SURE, tolerance) * scale)
-    missed = sure & ~slopes.blind & (error > allowed) & (error > CLEARLY * uncertainty)
-    wrong = missed | ~found.isfinite()
+    wrong = (sure & (error > allowed) & (error > CLEARLY * uncertainty)) | ~found.isfinite()
     right = ~wrong & (error <= allowed) & (uncertainty <= allowed)
     return _Judged(
         error=torch.where(error == 0, 0.0, tolerance * error / allowed),
