@@ -1,0 +1,61 @@
+"""Windows of an environment: each begins where the last one ended, in tensors that stay where they are."""
+
+import pytest
+import torch
+
+import trot
+
+
+def window(env, actions):
+    seen = [env.begin_window()]
+    for action in actions:
+        seen.append(env.step(action)[0])
+    return torch.stack(seen)
+
+
+def test_a_window_begins_where_the_last_one_ended():
+    whole, parts = (trot.make_env("hopper", 4, dtype=torch.float64, seed=3) for _ in range(2))
+    actions = 2 * torch.rand(12, 4, whole.num_actions, dtype=torch.float64) - 1
+    whole.reset()
+    expected = torch.stack([whole.worlds.observation, *(whole.step(action)[0] for action in actions)])
+    parts.reset()
+    parts.end_window()
+    places = [tensor.data_ptr() for tensor in parts.window_start.tensors().values()]
+    first = window(parts, actions[:5])
+    # Not ended yet: it begins there again.
+    assert window(parts, actions[:5]).equal(first)
+    parts.end_window()
+    assert torch.cat([first, window(parts, actions[5:])[1:]]).equal(expected)
+    assert [tensor.data_ptr() for tensor in parts.window_start.tensors().values()] == places
+
+
+def test_gradients_end_where_a_window_begins():
+    env = trot.make_env("hopper", 4, dtype=torch.float64)
+    env.reset()
+    env.end_window()
+    action = torch.zeros(4, env.num_actions, dtype=torch.float64, requires_grad=True)
+    assert window(env, [action]).requires_grad
+    env.end_window()
+    assert not env.begin_window().requires_grad and not env.worlds.joint_q.requires_grad
+
+
+def test_a_reset_and_a_saved_state_move_the_windows_along():
+    env = trot.make_env("hopper", 4, seed=1)
+    env.reset()
+    env.end_window()
+    saved, begin = env.get_state(), env.begin_window().clone()
+    window(env, torch.zeros(3, 4, env.num_actions))
+    env.end_window()
+    assert not env.begin_window().equal(begin)
+    env.set_state(saved)
+    assert env.begin_window().equal(begin)
+    fresh, _ = env.reset(seed=9)
+    assert env.begin_window().equal(fresh) and not fresh.equal(begin)
+
+
+def test_no_window_before_the_first_reset():
+    env = trot.make_env("hopper", 4)
+    with pytest.raises(RuntimeError, match="call env.reset"):
+        env.end_window()
+    with pytest.raises(RuntimeError, match="no window can begin yet"):
+        env.begin_window()
