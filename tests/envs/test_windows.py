@@ -55,7 +55,7 @@ def test_a_reset_and_a_saved_state_move_the_windows_along():
 
 def test_no_window_before_the_first_reset():
     env = trot.make_env("hopper", 4)
-    with pytest.raises(RuntimeError, match="call env.reset"):
+    with pytest.raises(RuntimeError, match=r"call env\.reset"):
         env.end_window()
     with pytest.raises(RuntimeError, match="no window can begin yet"):
         env.begin_window()
