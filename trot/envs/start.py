@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trot.envs.constants import constant
 from trot.envs.rotation import multiply, rotate_back
+from trot.sim.manifold import with_unit_quaternions
 from trot.sim.model import JointType, Model
 from trot.sim.state import State
 
@@ -38,7 +39,14 @@ class Start:
         pose = tuple(float(q) for q in model.q_reference) if self.joint_q is None else self.joint_q
         if len(pose) != model.num_q:
             raise ValueError(f"the start pose has {len(pose)} numbers; this robot's joint_q has {model.num_q}")
-        return pose
+        if not all(map(math.isfinite, pose)):
+            raise ValueError(f"the start pose is {pose}; every number in it must be finite")
+        row = torch.tensor([pose], dtype=torch.float64)
+        try:
+            upright = with_unit_quaternions(model, row)
+        except ValueError as error:
+            raise ValueError(f"the start pose: {error}") from None
+        return pose if upright is row else tuple(upright[0].tolist())
 
     def draw(self, model: Model, count: int, generator: torch.Generator | None, like: Tensor) -> State:
         """`count` starts with the dtype and device of `like`; all of them at the nominal pose without a generator."""
