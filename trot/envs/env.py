@@ -14,7 +14,7 @@ from trot.envs.dry_run import dry_run
 from trot.envs.fault import Fault
 from trot.envs.randomize import Randomize
 from trot.envs.situation import Situation, as_columns, require_same_memory
-from trot.envs.task import Task, control_sees_state
+from trot.envs.task import Task, control_sees_state, require_new_names, require_sensible_times
 from trot.envs.worlds import Columns, Starts, Worlds, require_columns
 from trot.sim.build import SCALARS, Variant
 from trot.sim.guard import Guard, surely_all
@@ -78,6 +78,8 @@ class Env:
             raise ValueError(f"num_worlds must be a whole number of at least 1, not {num_worlds!r}")
         if dtype not in SCALARS:
             raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
+        require_new_names(task, type(task).__name__)
+        require_sensible_times(task)
         self.task, self.num_worlds, self.dtype = task, num_worlds, dtype
         self.device = _existing_device(device)
         self.stochastic_start, self.randomize = stochastic_start, randomize
