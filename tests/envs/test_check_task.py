@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from trot.cli import main
-from trot.envs import check_task
+from trot.envs import window_rewards
 from trot.envs.check_task import TaskCheckSettings, check_task_gradients, count_ends, draw_windows
 from trot.envs.registry import TASKS, make_env
 
@@ -24,12 +24,12 @@ def test_gradients_against_central_differences(name):
 
 
 def test_a_gradient_that_is_a_thousandth_off_fails(monkeypatch, capsys):
-    exact = check_task.retract
+    exact = window_rewards.retract
 
     def spoilt(model, joint_q, tangent):
         return exact(model, joint_q, tangent if not tangent.requires_grad else 1.001 * tangent)
 
-    monkeypatch.setattr(check_task, "retract", spoilt)
+    monkeypatch.setattr(window_rewards, "retract", spoilt)
     assert main(["check", "hopper", "--worlds", "8"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if line.endswith("FAILS")] == ["joint_q"]
@@ -88,11 +88,31 @@ class Constant(CartPole):
 class Coarse(CartPole):
     def reward_terms(self, measured, action):
         terms = super().reward_terms(measured, action)
-        return {name: term.float().double() for name, term in terms.items()}
+        return {name: term.float().to(term.dtype) for name, term in terms.items()}
 
 class BlowsUp(Hopper):
     def control(self, action):
         return super().control(action) + torch.nan
+
+class AlwaysDouble(CartPole):
+    def control(self, action):
+        return super().control(action).double()
+
+class Cancels(CartPole):
+    def reward_terms(self, measured, action):
+        terms = super().reward_terms(measured, action)
+        return {**terms, "angle": (terms["angle"] + 1e9) - 1e9}
+
+class LostGradient(CartPole):
+    def reward_terms(self, measured, action):
+        terms = super().reward_terms(measured, action)
+        none = terms["angle"] - terms["angle"]
+        return {**terms, "root": (none * none + 1e-60).sqrt()}
+
+class LostNumber(CartPole):
+    def reward_terms(self, measured, action):
+        terms = super().reward_terms(measured, action)
+        return {**terms, "share": 1e-50 * terms["angle"] / (1e-50 * terms["angle"].detach())}
 """
 
 
@@ -167,6 +187,41 @@ def test_worlds_that_all_blow_up_are_not_a_pass(check_faulty):
     assert "0 fall" in printed
     assert "NOT CHECKED by actions: every world blows up" in printed
     assert "gradients are right" not in printed
+
+
+# In the precision that trains.
+
+
+@pytest.mark.parametrize("name", [*TASKS, "examples/walker/my_task.py:Walker"])
+def test_single_precision_says_what_double_does(name, capsys):
+    assert main(["check", name, "--worlds", "8", "--directions", "1"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("float32, which trains: rewards within ")
+    shares = [float(word) for word in last.split() if word[0].isdigit()]
+    assert len(shares) == 4 and max(shares) < 1e-3
+
+
+def test_a_task_that_is_double_by_itself_is_refused(check_faulty):
+    error = check_faulty("AlwaysDouble", 2).err
+    assert "AlwaysDouble.control() must be torch.float32 on cpu, not torch.float64" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_reward_that_single_precision_loses_is_named(check_faulty):
+    """Single precision counts in steps of 64 at 1e9."""
+    printed = check_faulty("Cancels", 1).out
+    (line,) = (line for line in printed.splitlines() if line.startswith("FAILS in float32"))
+    assert "reward term 'angle' is " in line and "difference of large numbers" in line
+
+
+def test_a_gradient_that_only_double_keeps_finite_fails(check_faulty):
+    printed = check_faulty("LostGradient", 1).out
+    assert "gradients are right" in printed
+    assert "FAILS in float32, which trains: the gradient by joint_q is not finite in 8 worlds" in printed
+
+
+def test_a_reward_that_only_double_keeps_finite_is_named(check_faulty):
+    assert "reward term 'share' is not finite in 8 worlds" in check_faulty("LostNumber", 1).out
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,7 @@ def test_stop_at_ends_a_run_that_is_good_enough(tmp_path):
     [
         (["train"], "the task comes first"),
         (["train", "--seed", "1"], "the task comes first"),
+        (["train", "cartpole", "--stop-at", "nan"], "stop_at must be a number, not nan"),
         (["train", "hoper"], "no task 'hoper'. Did you mean hopper?"),
         (["train", "missing.py:Walker"], "no task file 'missing.py'"),
         (["train", "ant", "--horizon", "31"], "horizon 31 does not split into critic_batches 4"),

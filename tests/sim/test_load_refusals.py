@@ -160,6 +160,44 @@ REFUSED |= {
 }
 REFUSED["tendon limit"] = (mjcf(tendon=TENDON.replace('"t"', '"t" range="0 1"')), "'t' has limited")
 
+# Numbers that are none. MuJoCo reads mass="nan" as no mass given, and would take it from the density.
+BALL = '<geom name="ball" size="0.1" {}/>'
+GROUND = '<geom name="ground" type="plane" size="0 0 1" {}/>'
+REFUSED |= {
+    "mass nan": (mjcf(geom=BALL.format('mass="nan"')), '<geom> has mass="nan"'),
+    "mass inf": (mjcf(geom=BALL.format('mass="inf"')), "body 'leg': mass is inf"),
+    "mass 1e300": (mjcf(geom=BALL.format('mass="1e300"')), "body 'leg': mass is 1e.300.*single precision"),
+    "second mass inf": (
+        mjcf('<body name="arm"><joint/><geom size="0.1" mass="inf"/></body>'),
+        "robot: body 'arm': mass is inf",
+    ),
+    "gear nan": (mjcf(actuator='<motor name="m" joint="knee" gear="NaN"/>'), "actuator 'm': gear is nan"),
+    "gear inf": (mjcf(actuator='<motor name="m" joint="knee" gear="-inf"/>'), "actuator 'm': gear is -inf"),
+    "muscle inf": (
+        mjcf(tendon=TENDON, actuator='<general name="m" tendon="t" gainprm="-inf"/>'),
+        "actuator 'm': peak force is inf",
+    ),
+    "gravity nan": (mjcf(top='<option gravity="0 nan 0"/>'), r"option gravity is \[0.0, nan, 0.0\]"),
+    "gravity inf": (mjcf(top='<option gravity="0 0 -inf"/>'), r"option gravity is \[0.0, 0.0, -inf\]"),
+    "plane nan": (mjcf(world=GROUND.format('pos="0 0 nan"')), "ground plane lies at z = nan"),
+    "plane inf": (mjcf(world=GROUND.format('pos="0 0 inf"')), "ground plane lies at z = inf"),
+    "plane turned nan": (mjcf(world=GROUND.format('quat="nan 0 0 0"')), '<geom> has quat="nan 0 0 0"'),
+    "friction negative": (mjcf(geom=BALL.format('friction="-1"')), r"'ball' has friction=\[-1.0, .*>= 0"),
+    "friction inf": (mjcf(geom=BALL.format('friction="inf"')), r"'ball' has friction=\[inf, .*finite"),
+    "friction of the plane": (mjcf(world=GROUND.format('friction="-1"')), r"'ground' has friction=\[-1.0"),
+    "armature inf": (mjcf(joint='<joint name="knee" armature="inf"/>'), "joint 'knee': armature is inf"),
+    "damping inf": (mjcf(joint='<joint name="knee" damping="inf"/>'), "joint 'knee': damping is inf"),
+    "stiffness inf": (mjcf(joint='<joint name="knee" stiffness="inf"/>'), "joint 'knee': stiffness is inf"),
+    "springref inf": (mjcf(joint='<joint name="knee" springref="inf"/>'), "joint 'knee': spring is inf"),
+    "anchor inf": (mjcf(joint='<joint name="knee" pos="inf 0 0"/>'), "joint 'knee': anchor is"),
+    "size inf": (mjcf(geom='<geom name="ball" size="inf"/>'), "body 'leg': mass is inf.*geom 'ball': radius is inf"),
+}
+
+
+def test_nan_in_a_comment_and_as_a_name_is_none():
+    model = load_model(mjcf("<!-- mass='nan' -->", joint='<joint name="nan"/>', actuator='<motor joint="nan"/>'))
+    assert model.joint_name == ("nan",)
+
 
 @pytest.mark.parametrize(("text", "words"), REFUSED.values(), ids=REFUSED.keys())
 def test_refused(text, words):

@@ -1,4 +1,7 @@
-"""`trot check TASK`: is the gradient right from action to reward? Against central differences, in float64."""
+"""`trot check TASK`: is the gradient right from action to reward? Against central differences, in float64.
+
+Then in float32, which trains, against float64.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,14 @@ import torch
 import tyro
 from torch import Tensor
 
+from trot.envs.check_precision import check_in_single
 from trot.envs.env import Env
 from trot.envs.registry import make_env
+from trot.envs.window_rewards import WindowRewards, Windows
 from trot.envs.worlds import Worlds
 from trot.sim.differences import Direction
 from trot.sim.gradient_check import Row, check_input, gradients, report, require_sensible
 from trot.sim.manifold import retract
-from trot.sim.state import State
 
 UNIT = {"actions": 1.0, "joint_q": 0.1, "joint_qd": 0.1}
 """What steps of the differences are shares of: a displacement does more than an action."""
@@ -29,9 +33,6 @@ END_STEP = 4
 
 MOTION_STEPS = 240
 """Length of the random motion that the windows are cut from."""
-
-COARSE = 1024
-"""Multiples of a thousandth or so are not the result of arithmetic in single precision."""
 
 CUT = "the gradient is cut. Look for .detach(), .item(), torch.no_grad() or an integer"
 NOT_FINITE = "look for the root of zero, acos(1), a norm of zeros or a division by zero in the task"
@@ -54,18 +55,6 @@ class TaskCheckSettings:
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Windows:
-    """Where each world begins and what it does there."""
-
-    begin: Worlds
-    actions: Tensor
-    """(steps, worlds, actions)"""
-
-
-Inputs = dict[str, Tensor]
-
-
 def run_task_check(settings: TaskCheckSettings) -> bool:
     """Print a table of errors per input; True when all pass."""
     require_sensible(
@@ -77,6 +66,8 @@ def run_task_check(settings: TaskCheckSettings) -> bool:
     )
     if settings.steps >= MOTION_STEPS:
         raise ValueError(f"steps must be less than {MOTION_STEPS}, not {settings.steps}")
+    # First, because a task that does not fit the precision that trains is refused here.
+    single = make_env(settings.task, settings.worlds, seed=settings.seed)
     env = make_env(settings.task, settings.worlds, seed=settings.seed, dtype=torch.float64)
     windows = draw_windows(env, settings)
     falls, time_outs = count_ends(env, windows)
@@ -87,7 +78,8 @@ def run_task_check(settings: TaskCheckSettings) -> bool:
     blown_up = int((env.worlds.faults > windows.begin.faults).sum())
     if blown_up:
         print(f"{blown_up} worlds blow up inside the window and are not checked: the physics needs more substeps")
-    return report(check_task_gradients(env, windows, settings), settings.tolerance)
+    right = report(check_task_gradients(env, windows, settings), settings.tolerance)
+    return check_in_single(single, env, windows) and right
 
 
 @torch.no_grad()
@@ -133,73 +125,9 @@ def count_ends(env: Env, windows: Windows) -> tuple[int, int]:
     return int(torch.stack(falls).sum()), int(torch.stack(time_outs).sum())
 
 
-class _Rewards:
-    """The rewards of all windows, as a function of offsets on their actions and on the state that they begin from."""
-
-    def __init__(self, env: Env, windows: Windows) -> None:
-        self.env, self.windows = env, windows
-        env.worlds = windows.begin
-        env.detach()
-        self.saved = env.get_state()
-        self.names: list[str] = []
-        """Of the reward terms."""
-
-    @property
-    def zeros(self) -> Inputs:
-        still = torch.zeros_like(self.windows.begin.joint_qd)
-        return {"actions": torch.zeros_like(self.windows.actions), "joint_q": still, "joint_qd": still}
-
-    def __call__(self, moved: Inputs) -> Tensor:
-        """(worlds, terms of all steps, one term after the other), NaN where a world blows up.
-
-        Worlds that end an episode get the same fresh starts every time.
-        """
-        env, begin = self.env, self.windows.begin
-        env.set_state(self.saved)
-        state = State(retract(env.task.model, begin.joint_q, moved["joint_q"]), begin.joint_qd + moved["joint_qd"])
-        env.place(state, begin.previous_action)
-        infos = [env.step(action)[4] for action in self.windows.actions + moved["actions"]]
-        self.names = list(infos[0]["reward_terms"])
-        terms = [info["reward_terms"][name] for name in self.names for info in infos]
-        fault = torch.stack([info["fault"] for info in infos]).any(dim=0)
-        return torch.where(fault.unsqueeze(1), torch.nan, torch.stack(terms, dim=1))
-
-    def columns(self, term: int) -> slice:
-        """Of one reward term."""
-        steps = len(self.windows.actions)
-        return slice(term * steps, (term + 1) * steps)
-
-    @torch.no_grad()
-    def require_finite(self, terms: Tensor) -> None:
-        """Name a reward term that is not finite, though its world did not blow up when it was last run."""
-        sound = self.env.worlds.faults == self.windows.begin.faults
-        bad = ~terms.isfinite() & sound
-        if bool(bad.any()):
-            world, column = (int(i) for i in bad.nonzero()[0])
-            term, step = divmod(column, len(self.windows.actions))
-            raise ValueError(
-                f"reward term '{self.names[term]}' is {float(terms[world, column])} in world {world}, step {step} of "
-                "its window: look for a division by zero, or the root or logarithm of a negative number"
-            )
-
-    @torch.no_grad()
-    def require_double(self, terms: Tensor) -> None:
-        """Name a reward term that went through single precision: no difference could tell anything about it."""
-        for k, name in enumerate(self.names):
-            values = terms[:, self.columns(k)]
-            values = values[values.isfinite()]
-            # Few binary digits are a count, or yes and no.
-            counts = bool((values * COARSE == (values * COARSE).round()).all())
-            if not counts and bool((values == values.float().double()).all()):
-                raise ValueError(
-                    f"reward term '{name}' is rounded to float32, too coarse for differences: look for .float() or for "
-                    "tensors that are made without a dtype"
-                )
-
-
 def check_task_gradients(env: Env, windows: Windows, settings: TaskCheckSettings) -> list[Row]:
     """One row per input: the actions of the window, and joint_q and joint_qd of its start."""
-    rewards = _Rewards(env, windows)
+    rewards = WindowRewards(env, windows)
     leaves = {name: value.clone().requires_grad_() for name, value in rewards.zeros.items()}
     terms = rewards(leaves)
     rewards.require_finite(terms)
@@ -220,7 +148,7 @@ def check_task_gradients(env: Env, windows: Windows, settings: TaskCheckSettings
 class _Moves:
     """Random ways through one input of the rewards."""
 
-    rewards: _Rewards
+    rewards: WindowRewards
     name: str
     leaf: Tensor
     ways: list[Tensor]

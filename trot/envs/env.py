@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,11 +14,13 @@ from trot.envs.dry_run import dry_run
 from trot.envs.fault import Fault
 from trot.envs.randomize import Randomize
 from trot.envs.situation import Situation, as_columns, require_same_memory
-from trot.envs.task import Task, control_sees_state
-from trot.envs.worlds import Starts, Worlds
+from trot.envs.task import Task, control_sees_state, require_new_names, require_sensible_times
+from trot.envs.worlds import Columns, Starts, Worlds, require_columns
 from trot.sim.build import SCALARS, Variant
 from trot.sim.guard import Guard, surely_all
 from trot.sim.launch import launcher
+from trot.sim.manifold import with_unit_quaternions
+from trot.sim.parameters import Parameters
 from trot.sim.state import State
 from trot.sim.step import Physics, guarded_step
 
@@ -75,6 +78,8 @@ class Env:
             raise ValueError(f"num_worlds must be a whole number of at least 1, not {num_worlds!r}")
         if dtype not in SCALARS:
             raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
+        require_new_names(task, type(task).__name__)
+        require_sensible_times(task)
         self.task, self.num_worlds, self.dtype = task, num_worlds, dtype
         self.device = _existing_device(device)
         self.stochastic_start, self.randomize = stochastic_start, randomize
@@ -86,18 +91,54 @@ class Env:
             torch.tensor(value, device=self.device) for value in (0, 1, task.episode_length)
         )
         nominal = task.start.draw(task.model, 1, None, self._zero)
-        variant = Variant(dtype, per_world_parameters=randomize is not None, store_factor=self._zero.is_cuda)
-        run = launcher(task.model, variant, nominal.joint_q.device)
-        self._physics = Physics(run, task.control_dt, task.substeps, Guard(nominal.joint_q, self._zero))
+        self._physics = self._make_physics(Guard(nominal.joint_q, self._zero))
         self._control_sees_state = control_sees_state(task)
         layout = dry_run(task, nominal, self._zero)
         self.observation_layout = layout.observation
         self._memory_widths, self._nominal_memory = layout.memory, layout.nominal_memory
+        self._columns = self._find_columns()
         self._starts: Starts | None = None
         self._used = 0
         self._starts_captured = False
         self._worlds: Worlds | None = None
         self._window_start: Worlds | None = None
+
+    def _make_physics(self, guard: Guard) -> Physics:
+        variant = Variant(self.dtype, per_world_parameters=self.randomize is not None, store_factor=self._zero.is_cuda)
+        run = launcher(self.task.model, variant, self._zero.device)
+        return Physics(run, self.task.control_dt, self.task.substeps, guard)
+
+    def _find_columns(self) -> dict[str, Columns]:
+        """What every field of the worlds must be."""
+        model, physics_differ = self.task.model, self.randomize is not None
+        widths = {
+            "joint_q": model.num_q,
+            "joint_qd": model.num_dofs,
+            "parameter": Parameters().pack(model, 1, self._zero).shape[1] if physics_differ else 0,
+            "strength": model.num_controls if physics_differ else 0,
+            "memory": sum(self._memory_widths.values()),
+        }
+        widths["last_fault"] = sum(widths.values()) + self.num_actions
+        widths |= {"observation": self.num_observations, "previous_action": self.num_actions}
+        found = {name: Columns(width, self.dtype) for name, width in widths.items()}
+        return found | {name: Columns(1, torch.int64) for name in ("clock", "faults")}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the compiled kernels, for pickles and deep copies, cut off from gradients as get_state() is."""
+        worlds, physics = self._worlds, self._physics
+        kept = {**vars(self), "_worlds": None if worlds is None else worlds.detach(), "_starts_captured": False}
+        return {**kept, "_physics": physics.guard}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        self.__dict__.update(kept)
+        self._physics = self._make_physics(kept["_physics"])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Env:
+        # A model never changes, and its kernels are kept by it.
+        memo[id(self.task.model)] = self.task.model
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return copied
 
     @property
     def num_observations(self) -> int:
@@ -118,14 +159,32 @@ class Env:
 
     @property
     def worlds(self) -> Worlds:
-        """All that the next step begins from. Assign to go on from somewhere else."""
+        """All that the next step begins from. Assign to go on from somewhere else.
+
+        What is assigned must have the fields of this environment's own; quaternions in it are scaled to length 1.
+        """
         if self._worlds is None:
             raise RuntimeError("the environment has no state yet: call env.reset() first")
         return self._worlds
 
     @worlds.setter
     def worlds(self, worlds: Worlds) -> None:
+        if not isinstance(worlds, Worlds):
+            raise TypeError(f"worlds must be Worlds, as env.worlds gives them, not {type(worlds).__name__}")
+        for name, tensor in worlds.tensors().items():
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"worlds.{name} must be a tensor, not {type(tensor).__name__}")
+            if tensor.device != self._zero.device:
+                raise ValueError(f"worlds.{name} is on {tensor.device}, the environment on {self._zero.device}")
+        require_columns("the assigned", worlds.tensors(), self._columns, self.num_worlds)
+        # Kernels read rows that lie one after the other.
+        worlds = self._upright(worlds.map(Tensor.contiguous))
+        if self._starts is None:
+            self._draw_starts()
         self._worlds = worlds
+
+    def _upright(self, worlds: Worlds) -> Worlds:
+        return replace(worlds, joint_q=with_unit_quaternions(self.task.model, worlds.joint_q))
 
     def reset(self, seed: int | None = None) -> tuple[Tensor, Info]:
         """Begin a new episode in every world; with a seed, from the first number of its stream."""
@@ -177,7 +236,8 @@ class Env:
 
         The rewards of many moves come from rewards(), at the price of one.
         """
-        return self._advance(self._checked(action))
+        # Moves and worlds keep the action, and the caller may fill the same tensor with the next one.
+        return self._advance(self._checked(action).clone())
 
     def _advance(self, action: Tensor) -> Move:
         before = self.worlds
@@ -329,7 +389,8 @@ class Env:
     def place(self, state: State, previous_action: Tensor | None = None) -> Tensor:
         """Put every world into this state, clocks as they are; gradients flow to it. Returns the observation.
 
-        A Situation brings its memory along; parts of it that are left out stay as they are.
+        A Situation brings its memory along; parts of it that are left out stay as they are. Quaternions are scaled to
+        length 1.
         """
         worlds, remembered = self.worlds, self.state.memory
         given = as_columns(state.memory) if isinstance(state, Situation) else {}
@@ -337,15 +398,19 @@ class Env:
             raise ValueError(f"this task has no memory '{min(unknown)}'; it has: {', '.join(remembered) or 'none'}")
         placed = {"joint_q": (state.joint_q, worlds.joint_q), "joint_qd": (state.joint_qd, worlds.joint_qd)}
         placed |= {f"memory '{name}'": (part, remembered[name]) for name, part in given.items()}
+        if previous_action is None:
+            previous_action = torch.zeros_like(worlds.previous_action)
+        placed["previous_action"] = (previous_action, worlds.previous_action)
         for name, (tensor, like) in placed.items():
             if tensor.shape != like.shape or tensor.dtype != like.dtype or tensor.device != like.device:
                 raise ValueError(
                     f"{name} is {tuple(tensor.shape)} {tensor.dtype} on {tensor.device}; this environment needs "
                     f"{tuple(like.shape)} {like.dtype} on {like.device}"
                 )
-        if previous_action is None:
-            previous_action = torch.zeros_like(worlds.previous_action)
-        state = Situation(state.joint_q, state.joint_qd, {**remembered, **given})
+        # The caller may fill the same tensors with something else.
+        joint_q = with_unit_quaternions(self.task.model, state.joint_q).clone()
+        state = Situation(joint_q, state.joint_qd.clone(), {**remembered, **given})
+        previous_action = previous_action.clone()
         observation = _joined(self.task.observation(self.task.measure(state), previous_action))
         rest = {
             **worlds.tensors(),
@@ -372,21 +437,30 @@ class Env:
 
     def set_state(self, saved: dict[str, Any]) -> Tensor:
         """Go on exactly where get_state() was called. Returns the observation."""
+        for name in ("worlds", "starts", "used", "generator"):
+            if name not in saved:
+                raise ValueError(f"the saved state has no '{name}'; it must be what get_state() gave")
         require_same_memory(saved.get("memory", {}), self._memory_widths, "the saved state")
-        worlds = Worlds.from_saved({name: tensor.to(self.device).clone() for name, tensor in saved["worlds"].items()})
-        expected = (self.num_worlds, self.task.model.num_q)
-        if tuple(worlds.joint_q.shape) != expected or worlds.joint_q.dtype != self.dtype:
-            raise ValueError(
-                f"the saved joint_q is {tuple(worlds.joint_q.shape)} {worlds.joint_q.dtype}; this environment has "
-                f"{expected} {self.dtype}"
-            )
-        self._settle(worlds)
-        starts = {name: tensor.to(self.device).clone() for name, tensor in saved["starts"].items()}
-        self._starts = Starts.from_saved(starts)
-        self._starts_captured = False
-        self._used = saved["used"]
+        worlds = self.saved_worlds(saved["worlds"])
+        starts = Starts.from_saved(self._copied(saved["starts"]), self._columns)
+        if not isinstance(saved["used"], int) or not 0 <= saved["used"] <= starts.count:
+            raise ValueError(f"the saved state says that {saved['used']!r} of its {starts.count} starts are used")
+        starts = replace(starts, joint_q=with_unit_quaternions(self.task.model, starts.joint_q))
+        # What can still fail comes before the first change.
         self.generator.set_state(saved["generator"].cpu())
+        self._settle(worlds)
+        self._starts, self._used, self._starts_captured = starts, saved["used"], False
         return worlds.observation
+
+    def saved_worlds(self, tensors: dict[str, Any]) -> Worlds:
+        """A copy of what Worlds.tensors() gave, on this device. Raises ValueError where it does not fit in here."""
+        return self._upright(Worlds.from_saved(self._copied(tensors), self._columns, self.num_worlds))
+
+    def _copied(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: tensor.detach().to(self.device, copy=True).contiguous() if isinstance(tensor, Tensor) else tensor
+            for name, tensor in tensors.items()
+        }
 
     def last_faults(self) -> list[Fault]:
         """For every world that ever blew up: the good state it last did so from, and the action. Waits for the GPU."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trot.envs.constants import constant
 from trot.envs.rotation import multiply, rotate_back
+from trot.sim.manifold import UNIT_SQUARE, quaternion_columns, with_unit_quaternions
 from trot.sim.model import JointType, Model
 from trot.sim.state import State
 
@@ -22,7 +23,7 @@ class Start:
     """
 
     joint_q: tuple[float, ...] | None = None
-    """The pose; None is the robot file's own."""
+    """The pose; None is the robot file's own. Quaternions in it are scaled to length 1."""
     position_noise: float = 0.0
     """Of a free joint's position along each axis, m."""
     angle_noise: float = 0.0
@@ -38,7 +39,10 @@ class Start:
         pose = tuple(float(q) for q in model.q_reference) if self.joint_q is None else self.joint_q
         if len(pose) != model.num_q:
             raise ValueError(f"the start pose has {len(pose)} numbers; this robot's joint_q has {model.num_q}")
-        return pose
+        if not all(map(math.isfinite, pose)):
+            raise ValueError(f"the start pose is {pose}; every number in it must be finite")
+        squares = [sum(q * q for q in pose[column]) for column in quaternion_columns(model)]
+        return pose if all(abs(square - 1) <= UNIT_SQUARE for square in squares) else _upright(model, pose)
 
     def draw(self, model: Model, count: int, generator: torch.Generator | None, like: Tensor) -> State:
         """`count` starts with the dtype and device of `like`; all of them at the nominal pose without a generator."""
@@ -71,6 +75,14 @@ class Start:
         moving, turning = qd[:, :3].clone(), qd[:, 3:].clone()
         qd[:, :3] = moving + torch.linalg.cross(turning, position)
         qd[:, 3:] = rotate_back(rotation, turning)
+
+
+def _upright(model: Model, pose: tuple[float, ...]) -> tuple[float, ...]:
+    try:
+        row = with_unit_quaternions(model, torch.tensor([pose], dtype=torch.float64))[0]
+    except ValueError as error:
+        raise ValueError(f"the start pose: {error}") from None
+    return tuple(row.tolist())
 
 
 def _uniform(shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -15,6 +16,7 @@ from trot.envs.situation import Situation
 from trot.envs.start import Start
 from trot.sim.load import Loaded, load_if_changed
 from trot.sim.model import Model
+from trot.sim.step import check_times
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -116,6 +118,15 @@ def require_new_names(task: object, name: str) -> None:
     for old, renamed in RENAMED.items():
         if hasattr(task, old):
             raise ValueError(f"{name}.{old}: a task calls this {renamed}")
+
+
+def require_sensible_times(task: Task[Any]) -> None:
+    """Refuse a task whose steps or episodes could not be carried out."""
+    name = type(task).__name__
+    check_times(task.control_dt, task.substeps, f"{name}.")
+    length = task.episode_length
+    if not isinstance(length, Integral) or isinstance(length, bool) or not 1 <= length < 2**63:
+        raise ValueError(f"{name}.episode_length must be an int of 64 bits and at least 1, not {length!r}")
 
 
 def control_sees_state(task: Task[Any]) -> bool:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What one field of Worlds or Starts is in an environment."""
+
+    width: int
+    dtype: torch.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +40,12 @@ class Worlds:
     """What the last blow-up began from: joint_q, joint_qd, action, parameter, strength, memory, side by side."""
 
     @classmethod
-    def from_saved(cls, tensors: dict[str, Tensor]) -> Worlds:
-        """From what tensors() gave, by this version or by one that had no memory."""
-        return cls(**{"memory": _no_memory(tensors), **tensors})
+    def from_saved(cls, tensors: Mapping[str, Any], expected: Mapping[str, Columns], rows: int) -> Worlds:
+        """From what tensors() gave, by this version or by one that had no memory. ValueError for anything else."""
+        tensors = _with_memory(tensors)
+        _require_fields("worlds", tensors, [field.name for field in fields(cls)])
+        require_columns("the saved", tensors, expected, rows)
+        return cls(**tensors)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Worlds:
         return Worlds(**{name: change(tensor) for name, tensor in self.tensors().items()})
@@ -67,9 +79,13 @@ class Starts:
     memory: Tensor
 
     @classmethod
-    def from_saved(cls, tensors: dict[str, Tensor]) -> Starts:
-        """From what tensors() gave, by this version or by one that had no memory."""
-        return cls(**{"memory": _no_memory(tensors), **tensors})
+    def from_saved(cls, tensors: Mapping[str, Any], expected: Mapping[str, Columns]) -> Starts:
+        """From what tensors() gave, by this version or by one that had no memory. ValueError for anything else."""
+        tensors = _with_memory(tensors)
+        _require_fields("starts", tensors, [field.name for field in fields(cls)])
+        first = tensors["joint_q"]
+        require_columns("the saved start's", tensors, expected, len(first) if first.dim() else 0)
+        return cls(**tensors)
 
     @property
     def count(self) -> int:
@@ -89,5 +105,26 @@ class Starts:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def _no_memory(tensors: dict[str, Tensor]) -> Tensor:
-    return tensors["joint_q"].new_zeros(len(tensors["joint_q"]), 0)
+def require_columns(whose: str, tensors: Mapping[str, Any], expected: Mapping[str, Columns], rows: int) -> None:
+    """Refuse what has not the rows, columns and dtype that an environment gives its own."""
+    for name, tensor in tensors.items():
+        shape, dtype = (rows, expected[name].width), expected[name].dtype
+        if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+            raise ValueError(
+                f"{whose} {name} is {tuple(tensor.shape)} {tensor.dtype}; this environment has {shape} {dtype}"
+            )
+
+
+def _require_fields(whose: str, tensors: Mapping[str, Any], names: list[str]) -> None:
+    for name in names:
+        if not isinstance(tensors.get(name), Tensor):
+            raise ValueError(f"the saved {whose} have no tensor '{name}'")
+    if unknown := [name for name in tensors if name not in names]:
+        raise ValueError(f"the saved {whose} have '{unknown[0]}', which this version of trot does not know")
+
+
+def _with_memory(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    joint_q = tensors.get("joint_q")
+    if "memory" in tensors or not isinstance(joint_q, Tensor):
+        return {**tensors}
+    return {**tensors, "memory": joint_q.new_zeros(len(joint_q), 0)}

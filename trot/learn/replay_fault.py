@@ -12,7 +12,6 @@ from trot.envs.explain_fault import explain_fault
 from trot.envs.fault import load_fault
 from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env
-from trot.envs.worlds import Worlds
 from trot.learn.algorithms import find_algorithm
 from trot.learn.bad_window import OWN, Trace
 from trot.learn.older_runs import upgraded_bad_window
@@ -56,7 +55,8 @@ def _run_again(saved: dict[str, Any], dtype: torch.dtype) -> Trace:
     lacks = [name for name in missing if name.startswith(required) and not name.startswith((OWN, "_extra_state"))]
     if lacks or unknown:
         raise ValueError(f"the file does not fit {algorithm.label} as it is now: {', '.join([*lacks, *unknown][:3])}")
-    env.window_start.copy_(Worlds.from_saved(saved["start"]))
+    start = {name: part.to(dtype) if part.is_floating_point() else part for name, part in saved["start"].items()}
+    env.window_start.copy_(env.saved_worlds(start))
     return learner.run_again(saved["noise"].to(dtype))
 
 

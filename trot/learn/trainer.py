@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
 import time
@@ -45,6 +46,8 @@ class Schedule:
         for name in ("save_every", "keep_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.stop_at is not None and math.isnan(self.stop_at):
+            raise ValueError("stop_at must be a number, not nan: no return would ever reach it")
 
 
 class Trainer:

@@ -17,6 +17,7 @@ import numpy as np
 
 from trot.sim.actuators import Actuators, read_actuators
 from trot.sim.errors import ModelError
+from trot.sim.finite import refuse_written_nan, require_finite
 from trot.sim.model import Floats, JointType, Model
 from trot.sim.shapes import Shapes, find_obstacles, read_shapes
 from trot.sim.unsupported import disabled, find_unsupported, name_of
@@ -43,7 +44,7 @@ def load_model(source: str | os.PathLike[str], *, floating_base: bool = False, g
     """
     text, path = _read(source)
     with _naming(path):
-        return _build(*_compile(text, path, floating_base, ground), obstacles=not _is_urdf(text))
+        return _build(*_compile(text, path, floating_base, ground), text)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def load_if_changed(
         content = _digest(spec, compiled, text)
         if before is not None and before.content == content:
             return before
-        return Loaded(_build(spec, compiled, obstacles=not _is_urdf(text)), content)
+        return Loaded(_build(spec, compiled, text), content)
 
 
 def compile_robot(
@@ -170,11 +171,12 @@ def _add_ground(spec: mujoco.MjSpec) -> None:
     )
 
 
-def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, *, obstacles: bool) -> Model:
-    """Keep what trot simulates. obstacles: whether geoms fixed to the world stand in the way of the robot."""
+def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str) -> Model:
+    """Keep what trot simulates."""
     welds = fold_welds(compiled)
     problems = list(find_unsupported(compiled))
-    if obstacles:
+    # A URDF tells the robot alone: what is fixed to the world there is its foot, and stands in nobody's way.
+    if not _is_urdf(text):
         problems += find_obstacles(compiled, welds)
     if problems:
         raise ModelError("\n  ".join(problems))
@@ -184,14 +186,19 @@ def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, *, obstacles: bool) ->
     # The compiler pads the user attribute with zeros; the spec still knows how many numbers the file gives.
     joint_user = {joint.id: np.array(joint.userdata, dtype=float) for joint in spec.joints}
     geom_user = {geom.id: np.array(geom.userdata, dtype=float) for geom in spec.geoms}
-    return Model(
-        gravity=np.array(compiled.opt.gravity) * (not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_GRAVITY)),
-        **_body_fields(compiled, welds),
-        **_joint_fields(compiled, welds, joint_user),
-        **_shape_fields(read_shapes(compiled, welds, geom_user)),
-        **_actuator_fields(read_actuators(compiled, welds)),
-        source=compiled,
-    )
+    # What is not finite is named below; NumPy need not warn of it.
+    with np.errstate(all="ignore"):
+        model = Model(
+            gravity=np.array(compiled.opt.gravity) * (not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_GRAVITY)),
+            **_body_fields(compiled, welds),
+            **_joint_fields(compiled, welds, joint_user),
+            **_shape_fields(read_shapes(compiled, welds, geom_user)),
+            **_actuator_fields(read_actuators(compiled, welds)),
+            source=compiled,
+        )
+    require_finite(model)
+    refuse_written_nan(text)
+    return model
 
 
 def _body_fields(compiled: mujoco.MjModel, welds: Welds) -> dict[str, Any]:

@@ -7,6 +7,11 @@ from torch import Tensor
 
 from trot.sim.model import JointType, Model
 
+UNIT_SQUARE = 1e-5
+"""A quaternion whose square is this near to 1 is a unit quaternion, rounded to single precision."""
+SQUARES = (1e-12, 1e12)
+"""One whose square lies outside of this is no rotation."""
+
 
 def retract(model: Model, joint_q: Tensor, tangent: Tensor) -> Tensor:
     """joint_q moved by a tangent of one number per dof: q <- q exp(r / 2) for a rotation r in the body's own axes."""
@@ -41,3 +46,47 @@ def tangent_gradient(model: Model, joint_q: Tensor, gradient: Tensor) -> Tensor:
         moved = retract(model, joint_q.detach(), tangent)
         (result,) = torch.autograd.grad(moved, tangent, gradient)
     return result
+
+
+def quaternion_columns(model: Model) -> list[slice]:
+    """Where in joint_q the quaternions are."""
+    firsts = [
+        int(first) + JointType(kind).num_plain
+        for kind, first in zip(model.joint_type, model.joint_q_start, strict=True)
+        if JointType(kind).has_quaternion
+    ]
+    return [slice(first, first + 4) for first in firsts]
+
+
+def with_unit_quaternions(model: Model, joint_q: Tensor) -> Tensor:
+    """joint_q, (rows, num_q), with every quaternion scaled to length 1; those that are so already stay to the bit.
+
+    Raises ValueError for a quaternion of zeros. NaN stays, for whoever looks out for worlds that blow up.
+    """
+    columns = quaternion_columns(model)
+    if not columns:
+        return joint_q
+    square = torch.stack([joint_q[:, column].square().sum(dim=1) for column in columns], dim=1)
+    off = (square - 1).abs() > UNIT_SQUARE
+    # While a graph is captured nobody can look: there a quaternion of zeros becomes NaN, which blows up and is told.
+    if not (joint_q.is_cuda and torch.cuda.is_current_stream_capturing()):
+        if not bool(off.any()):
+            return joint_q
+        _refuse_no_rotation(joint_q, square, columns)
+    parts = list(joint_q.unbind(dim=1))
+    for k, column in enumerate(columns):
+        scale = torch.where(off[:, k], square[:, k].rsqrt(), torch.ones_like(square[:, k]))
+        parts[column] = [part * scale for part in parts[column]]
+    return torch.stack(parts, dim=1)
+
+
+def _refuse_no_rotation(joint_q: Tensor, square: Tensor, columns: list[slice]) -> None:
+    smallest, largest = SQUARES
+    bad = (square < smallest) | (square > largest)
+    if bool(bad.any()):
+        row, k = (int(i) for i in bad.nonzero()[0])
+        found = joint_q[row, columns[k]].tolist()
+        raise ValueError(
+            f"joint_q[{row}, {columns[k].start}:{columns[k].stop}] is {found}, which is no rotation; give a unit "
+            "quaternion w x y z"
+        )

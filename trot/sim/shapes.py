@@ -84,6 +84,7 @@ def _find_ground(compiled: mujoco.MjModel, welds: Welds) -> int | None:
     _, quat = welds.place(compiled.geom_bodyid[ground], compiled.geom_pos[ground], compiled.geom_quat[ground])
     if np.abs(rotation(quat)[:, 2] - [0, 0, 1]).max() > _UPRIGHT:
         raise ModelError(f"plane '{names[0]}' is not horizontal, its normal must be +z. Tilt gravity instead.")
+    _require_friction(compiled, ground)
     return ground
 
 
@@ -158,6 +159,7 @@ def _points(compiled: mujoco.MjModel, welds: Welds, geom: int) -> Floats:
 def _constants(compiled: mujoco.MjModel, geom: int, user: Floats) -> tuple[float, float, float, float]:
     """Stiffness, damping, friction stiffness and friction coefficient of one shape."""
     name = name_of(compiled, "geom", geom)
+    _require_friction(compiled, geom)
     friction = 0.0 if compiled.geom_condim[geom] == 1 else float(compiled.geom_friction[geom, 0])
     if not np.any(user):
         return CONTACT_STIFFNESS, CONTACT_DAMPING, FRICTION_STIFFNESS, friction
@@ -169,6 +171,13 @@ def _constants(compiled: mujoco.MjModel, geom: int, user: Floats) -> tuple[float
     if not np.all(np.isfinite(user)) or np.any(user < 0):
         raise ModelError(f"geom '{name}' has user={user.tolist()}. Give three finite contact constants >= 0.")
     return float(user[0]), float(user[1]), float(user[2]), friction
+
+
+def _require_friction(compiled: mujoco.MjModel, geom: int) -> None:
+    friction = compiled.geom_friction[geom]
+    if not np.all((friction >= 0) & (friction < np.inf)):
+        name = name_of(compiled, "geom", geom)
+        raise ModelError(f"geom '{name}' has friction={friction.tolist()}. Give finite coefficients >= 0.")
 
 
 def _kind_name(kind: int) -> str:

@@ -237,11 +237,21 @@ def check_inputs(model: Model, state: State, control: Tensor, control_dt: float,
             raise ValueError(f"{name} is on {tensor.device} but joint_q is on {joint_q.device}; move one with .to(...)")
     if worlds < 1:
         raise ValueError("there must be at least one world")
-    if not isinstance(substeps, int) or substeps < 1:
-        raise ValueError(f"substeps must be an int of at least 1, not {substeps!r}")
-    if not isinstance(control_dt, float | int) or not 0 < control_dt < float("inf"):
-        raise ValueError(f"control_dt must be a positive float, in seconds, not {control_dt!r}")
+    check_times(control_dt, substeps)
     _check_control_finite(control)
+
+
+def check_times(control_dt: float, substeps: int, whose: str = "") -> None:
+    """Refuse what is no time, or what a kernel could not count or tell from zero. `whose` comes before the names."""
+    if not isinstance(substeps, int) or isinstance(substeps, bool) or not 1 <= substeps < 2**31:
+        raise ValueError(f"{whose}substeps must be an int of 32 bits and at least 1, not {substeps!r}")
+    if not isinstance(control_dt, float | int) or not 0 < control_dt < math.inf:
+        raise ValueError(f"{whose}control_dt must be a positive float, in seconds, not {control_dt!r}")
+    single = torch.finfo(torch.float32)
+    if not single.tiny <= control_dt / substeps <= single.max:
+        raise ValueError(
+            f"{whose}control_dt / substeps is {control_dt / substeps!r} seconds, which single precision cannot hold"
+        )
 
 
 def _check_control_finite(control: Tensor) -> None:

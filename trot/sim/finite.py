@@ -1,0 +1,81 @@
+"""Numbers of a robot file that no simulation survives: named by the element that has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from trot.sim.errors import ModelError
+from trot.sim.model import Floats, Model
+
+_OPEN = ("joint_lower", "joint_upper", "control_lower", "control_upper")
+"""Infinite where there is no limit."""
+
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_ELEMENT = re.compile(r"<(\w+)([^<>]*)>")
+_NAN = re.compile(r"""([\w:]+)\s*=\s*(["'])([-+.\deE\s]*nan[-+.\deE\sna]*)\2""", re.IGNORECASE)
+
+
+def refuse_written_nan(text: str) -> None:
+    """Refuse NaN in the text itself: MuJoCo takes some of them for attributes that were left out."""
+    for element in _ELEMENT.finditer(_COMMENT.sub("", text)):
+        for attribute, _, value in _NAN.findall(element[2]):
+            # Somebody may be called Nan.
+            if not re.search(rf"""\bname\s*=\s*["']{re.escape(value)}["']""", text):
+                raise ModelError(f'<{element[1]}> has {attribute}="{value}". Give numbers, or leave it out.')
+
+
+def require_finite(model: Model) -> None:
+    """Refuse what is NaN, infinite, or too large for single precision."""
+    problems = list(_find_not_finite(model))
+    if problems:
+        raise ModelError("\n  ".join(problems))
+
+
+def _find_not_finite(model: Model) -> Iterator[str]:
+    """One sentence per element, about the first of its numbers that is not finite."""
+    named: set[str] = set()
+    if not _fits(np.array(model.gravity)).all():
+        yield f"option gravity is {model.gravity.tolist()}. Give finite numbers."
+    if model.ground_height is not None and not _fits(np.array(model.ground_height)).all():
+        yield f"the ground plane lies at z = {model.ground_height}. Give a finite position."
+    for field, owners in _owners(model).items():
+        values: Floats = getattr(model, field)
+        bad = np.isnan(values) if field in _OPEN else ~_fits(values)
+        for index in np.flatnonzero(bad.any(axis=tuple(range(1, bad.ndim)))):
+            owner = owners[index]
+            if owner not in named:
+                named.add(owner)
+                what = field.partition("_")[2].replace("_", " ")
+                yield f"{owner}: {what} is {values[index].tolist()}. Give finite numbers that fit single precision."
+
+
+def _fits(values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    found: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = np.abs(values) <= np.finfo(np.float32).max
+    return found
+
+
+def _owners(model: Model) -> dict[str, list[str]]:
+    """For every field of the model that holds numbers, the element of the file that each of its rows belongs to."""
+    bodies = [f"body '{name}'" for name in model.body_name]
+    joints = [f"joint '{name}'" for name in model.joint_name]
+    shapes = [f"geom '{name}'" for name in model.shape_name]
+    actuators = [f"actuator '{name}'" for name in model.actuator_name]
+    muscles = [actuators[actuator] for actuator in model.muscle_actuator]
+    of_coordinates = [joints[j] for j in np.searchsorted(model.joint_q_start, np.arange(model.num_q), "right") - 1]
+    of_dofs = [f"joint '{name}'" for name in model.dof_name]
+    groups = {
+        "body": (bodies, ("mass", "pos", "quat", "com", "inertia")),
+        "joint": (joints, ("axis", "anchor", "stiffness", "lower", "upper", "limit_stiffness")),
+        "q": (of_coordinates, ("reference", "spring")),
+        "dof": (of_dofs, ("armature", "damping")),
+        "shape": (shapes, ("stiffness", "damping", "friction_stiffness", "friction")),
+        "point": ([shapes[shape] for shape in model.point_shape], ("pos", "radius")),
+        "control": (actuators, ("lower", "upper")),
+        "motor": ([actuators[actuator] for actuator in model.motor_actuator], ("gear",)),
+        "muscle": (muscles, ("peak_force",)),
+        "segment": ([muscles[muscle] for muscle in model.segment_muscle], ("point",)),
+    }
+    return {f"{kind}_{name}": owners for kind, (owners, names) in groups.items() for name in names}
