@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from trot.atomic import remove_abandoned, replacing
 from trot.machine import describe_machine
+from trot.runs.checkpoint_file import read_checkpoint, write_checkpoint
 from trot.runs.older_settings import upgraded_settings
 
 if TYPE_CHECKING:
@@ -133,33 +134,29 @@ class RunFolder:
     def save_checkpoint(self, name: str, content: dict[str, Any]) -> Path:
         """Write checkpoints/NAME.pt, whole or not at all. Content: tensors, numbers, text, and dicts and lists of them.
 
-        It is on the disk when this returns, and loads with weights_only=True.
+        It is on the disk when this returns, carries a checksum, and loads with weights_only=True.
         """
-        import torch
-
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
             raise ValueError(f"a checkpoint's name is of letters, digits, _ and -, not '{name}'")
         _refuse_unloadable(content, "content")
         path = self._checkpoint_path(name)
         path.parent.mkdir(exist_ok=True)
         with replacing(path) as file:
-            torch.save(content, file)
+            write_checkpoint(file, content)
         return path
 
     def load_checkpoint(self, name: str = "last", device: str | torch.device = "cpu") -> dict[str, Any]:
         """What save_checkpoint() was given, its tensors on the device."""
-        import torch
-
         path = self._checkpoint_path(name)
         if not path.is_file():
             names = ", ".join(self.checkpoint_names()) or "none yet"
             raise FileNotFoundError(f"'{self.path}' has no checkpoint '{name}'; it has: {names}")
         try:
-            content = torch.load(path, map_location=device, weights_only=True)
-        except Exception as error:
-            # Whatever PyTorch makes of a broken file; the first line says it, the rest is advice of no use here.
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ValueError(f"the checkpoint '{path}' cannot be read: {reason}") from None
+            content = read_checkpoint(path, device)
+        except OSError as error:
+            raise ValueError(f"the checkpoint '{path}' cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise ValueError(f"the checkpoint '{path}' cannot be read: {error}") from None
         if not isinstance(content, dict):
             raise ValueError(f"the checkpoint '{path}' cannot be read: it holds a {type(content).__name__}, not a dict")
         return content
