@@ -230,6 +230,7 @@ def test_leftovers_of_killed_writers_go_and_those_of_living_ones_stay(run):
     # A reader changes nothing; who goes on with the run clears away.
     RunFolder.open(run.path)
     assert old.exists() and old_metrics.exists() and new.exists()
+    run.release()
     opened = RunFolder.reopen(run.path)
     assert (old.exists(), old_metrics.exists(), new.exists()) == (False, False, True)
     assert opened.load_checkpoint() == {"iteration": 1}

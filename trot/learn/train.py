@@ -56,12 +56,11 @@ def train(settings: TrainSettings[Any]) -> RunFolder:
     env = learner.env
     # A file's class gives its name; a colon or a slash has no place in a folder's.
     name = settings.name or f"{env.task.name.rpartition(':')[2]}-{algorithm.name}-{settings.seed}"
-    run = RunFolder.create(settings.runs, name, _described(settings, algorithm, learner))
-    print(
-        f"{settings.task}, {settings.algo}, seed {settings.seed}, on {env.device}. Run folder: {run.path}", flush=True
-    )
-    run.save_checkpoint("initial", {"agent": learner.agent.saved()})
-    Trainer(run, learner, settings.settings.iterations, settings.schedule).run_to_the_end()
+    with RunFolder.create(settings.runs, name, _described(settings, algorithm, learner)) as run:
+        start = f"{settings.task}, {settings.algo}, seed {settings.seed}, on {env.device}"
+        print(f"{start}. Run folder: {run.path}", flush=True)
+        run.save_checkpoint("initial", {"agent": learner.agent.saved()})
+        Trainer(run, learner, settings.settings.iterations, settings.schedule).run_to_the_end()
     return run
 
 
@@ -71,7 +70,12 @@ def resume(path: Path, device: str = "auto", stop_at: float | None = None, itera
     Towards another goal with stop_at, and to another number of iterations in all with `iterations`: learning rates that
     fall with the iterations then follow the new number, and a goal that was met is given up. The run folder remembers.
     """
-    run = RunFolder.reopen(path)
+    with RunFolder.reopen(path) as run:
+        _go_on(run, device, stop_at, iterations)
+    return run
+
+
+def _go_on(run: RunFolder, device: str, stop_at: float | None, iterations: int | None) -> None:
     saved = upgraded_checkpoint(run.load_checkpoint("last"))
     settings = _settings_of(run, device)
     done = saved["iteration"]
@@ -93,11 +97,10 @@ def resume(path: Path, device: str = "auto", stop_at: float | None = None, itera
     goes_on = iterations is not None or stop_at is not None
     if done >= settings.settings.iterations or (saved["finished"] and not goes_on):
         print(f"{run.path} is finished: {done} iterations. To go on: trot resume {run.path} --iterations N", flush=True)
-        return run
+        return
     run.truncate_metrics(done)
     print(f"{settings.task}: on from iteration {done}, on {learner.device}. Run folder: {run.path}", flush=True)
     Trainer(run, learner, settings.settings.iterations, settings.schedule, saved["seconds"]).run_to_the_end()
-    return run
 
 
 def parse_settings(arguments: list[str]) -> TrainSettings[Any]:

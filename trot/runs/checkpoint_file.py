@@ -26,10 +26,9 @@ def write_checkpoint(file: BinaryIO, content: dict[str, Any]) -> None:
     torch.save(content, file)
     file.seek(-2, 2)
     file.write(SEAL_LENGTH.to_bytes(2, "little"))
-    file.seek(0)
-    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    seal = _seal(file, file.tell())
     file.seek(0, 2)
-    file.write(SEAL + digest.encode())
+    file.write(seal)
 
 
 def read_checkpoint(path: Path, device: str | torch.device) -> Any:
@@ -57,10 +56,14 @@ def _check_seal(file: BinaryIO) -> None:
         return
     sealed = max(size - SEAL_LENGTH, 0)
     file.seek(sealed)
-    seal = file.read()
+    if file.read() != _seal(file, sealed):
+        raise ValueError("it is damaged, its checksum does not fit its content")
+
+
+def _seal(file: BinaryIO, length: int) -> bytes:
+    """For so many bytes from the beginning of the file."""
     file.seek(0)
     digest = hashlib.sha256()
-    for begin in range(0, sealed, 1 << 20):
-        digest.update(file.read(min(1 << 20, sealed - begin)))
-    if seal != SEAL + digest.hexdigest().encode():
-        raise ValueError("it is damaged, its checksum does not fit its content")
+    for begin in range(0, length, 1 << 20):
+        digest.update(file.read(min(1 << 20, length - begin)))
+    return SEAL + digest.hexdigest().encode()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from trot.atomic import remove_abandoned, replacing
 from trot.machine import describe_machine
 from trot.runs.checkpoint_file import read_checkpoint, write_checkpoint
+from trot.runs.lock import RunLock
 from trot.runs.older_settings import upgraded_settings
 
 if TYPE_CHECKING:
@@ -32,14 +33,20 @@ REQUIRED_SETTINGS = ("task", "algo", "seed")
 
 
 class RunFolder:
-    """One run. Any number of processes may read it while a single one writes."""
+    """One run. Any number of processes may read it while a single one writes.
 
-    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        self.path, self.settings = path, settings
+    The writer's lock is held until release(), the end of a `with` block, or the end of the process.
+    """
+
+    def __init__(self, path: Path, settings: dict[str, Any], lock: RunLock | None = None) -> None:
+        self.path, self.settings, self._lock = path, settings, lock
 
     @classmethod
     def create(cls, root: str | os.PathLike[str], name: str, settings: dict[str, Any]) -> RunFolder:
-        """Make root/name, or root/name-2, -3 ... where that is taken, with the settings and the machine in it."""
+        """Make root/name, or root/name-2, -3 ... where that is taken, with the settings and the machine in it.
+
+        It is locked: nobody else goes on with it meanwhile.
+        """
         if Path(name).name != name or name in ("", ".", ".."):
             raise ValueError(f"a run's name is the name of one folder, not '{name}'")
         missing = [key for key in REQUIRED_SETTINGS if key not in settings]
@@ -49,13 +56,14 @@ class RunFolder:
         machine_text = json.dumps(describe_machine(), indent=2, ensure_ascii=False) + "\n"
         try:
             path = _make_folder(Path(root), name)
+            lock = RunLock(path)
             # The settings come last: a folder that has them is complete.
             for file_name, text in ((MACHINE, machine_text), (SETTINGS, settings_text)):
                 with replacing(path / file_name) as file:
                     file.write(text.encode())
         except OSError as error:
             raise ValueError(f"cannot make a run folder in '{root}': {error.strerror}") from None
-        return cls(path, json.loads(settings_text))
+        return cls(path, json.loads(settings_text), lock)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
@@ -69,11 +77,31 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: str | os.PathLike[str]) -> RunFolder:
-        """An existing run, to go on with. What killed writers left behind is cleared away."""
+        """An existing run, to go on with, and locked. What killed writers left behind is cleared away.
+
+        Raises ValueError where another process trains it, or where nothing can be written into it.
+        """
         run = cls.open(path)
+        try:
+            run._lock = RunLock(run.path)
+        except OSError as error:
+            raise ValueError(f"cannot write into the run folder '{path}': {error.strerror}") from None
+        # Read again: until now another process may have changed them.
+        run.settings = upgraded_settings(_read_settings(run.path))
         for folder in (run.path, run.path / CHECKPOINTS):
             remove_abandoned(folder)
         return run
+
+    def release(self) -> None:
+        """Let others go on with the run."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.release()
 
     def change_settings(self, **changes: Any) -> None:
         """Write settings.json anew where one of these differs from what it says, or an earlier version wrote it."""
