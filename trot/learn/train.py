@@ -90,15 +90,20 @@ def _go_on(run: RunFolder, device: str, stop_at: float | None, iterations: int |
         settings = replace(settings, schedule=replace(settings.schedule, stop_at=stop_at))
     algorithm = find_algorithm(settings.algo)
     learner = _make_learner(algorithm, settings)
+    # A header may be damaged; earlier versions kept the columns nowhere else.
+    columns = saved.get("columns") or run.metric_columns()
+    _refuse_other_columns(learner, columns, run)
     _load_state(learner, saved["learner"], run)
     run.change_settings(
         settings=asdict(settings.settings), schedule=asdict(settings.schedule), iterations=settings.settings.iterations
     )
+    fault = run.truncate_metrics(done, columns)
+    if fault is not None:
+        print(f"{run.path}/metrics.csv was damaged and is mended: {fault}", flush=True)
     goes_on = iterations is not None or stop_at is not None
     if done >= settings.settings.iterations or (saved["finished"] and not goes_on):
         print(f"{run.path} is finished: {done} iterations. To go on: trot resume {run.path} --iterations N", flush=True)
         return
-    run.truncate_metrics(done)
     print(f"{settings.task}: on from iteration {done}, on {learner.device}. Run folder: {run.path}", flush=True)
     Trainer(run, learner, settings.settings.iterations, settings.schedule, saved["seconds"]).run_to_the_end()
 
@@ -139,12 +144,15 @@ def _make_learner(algorithm: Algorithm, settings: TrainSettings[Any]) -> Learner
     return learner
 
 
-def _load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
-    """Go on where the run stopped; raises where the algorithm is another one by now."""
-    written = run.last_metrics().keys() - {"iteration", "steps", "seconds"}
+def _refuse_other_columns(learner: Learner, columns: list[str], run: RunFolder) -> None:
+    written = set(columns) - {"iteration", "steps", "seconds"}
     if written and written != set(learner.all_columns()):
         differ = ", ".join(sorted(written ^ set(learner.all_columns())))
         raise ValueError(f"{run.path} was trained with other columns of metrics than the algorithm has now: {differ}")
+
+
+def _load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
+    """Go on where the run stopped; raises where the algorithm is another one by now."""
     try:
         learner.load_state_dict(saved)
     except RuntimeError as error:

@@ -141,6 +141,7 @@ class Trainer:
             "iteration": self.iteration,
             "seconds": time.monotonic() - self.began,
             "finished": finished,
+            "columns": list(self.last_row),
         }
         if self.iteration % self.schedule.keep_every == 0:
             self.run.save_checkpoint(f"iteration_{self.iteration:06d}", content)

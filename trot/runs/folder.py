@@ -7,8 +7,6 @@ the lines that were being written.
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import itertools
 import json
 import math
@@ -23,12 +21,14 @@ from trot.atomic import remove_abandoned, replacing
 from trot.machine import describe_machine
 from trot.runs.checkpoint_file import read_checkpoint, write_checkpoint
 from trot.runs.lock import RunLock
+from trot.runs.metrics_lines import cells, mend, parse_row, table_text
 from trot.runs.older_settings import upgraded_settings
 
 if TYPE_CHECKING:
     import torch
 
 SETTINGS, MACHINE, METRICS, CHECKPOINTS = "settings.json", "machine.json", "metrics.csv", "checkpoints"
+DAMAGED_METRICS = "metrics.damaged.csv"
 REQUIRED_SETTINGS = ("task", "algo", "seed")
 
 
@@ -119,17 +119,14 @@ class RunFolder:
             _drop_torn_line(file)
             file.seek(0)
             header = file.readline().decode()
-            columns = _cells(header) if header else list(rows[0])
+            columns = cells(header) if header else list(rows[0])
             for row in rows:
                 if row.keys() != set(columns):
                     raise ValueError(
                         f"{self.path / METRICS} has the columns {', '.join(columns)}; this row has {', '.join(row)}"
                     )
-            lines = io.StringIO()
-            writer = csv.writer(lines, lineterminator="\n")
-            writer.writerows([] if header else [columns])
-            writer.writerows([_number_text(row[column]) for column in columns] for row in rows)
-            file.write(lines.getvalue().encode())
+            texts = [[_number_text(row[column]) for column in columns] for row in rows]
+            file.write(table_text(texts if header else [columns, *texts]).encode())
             file.flush()
             os.fsync(file.fileno())
 
@@ -143,16 +140,30 @@ class RunFolder:
         lines = self._metrics_lines()
         return self._row(lines[0], lines[-1], len(lines)) if len(lines) > 1 else {}
 
-    def truncate_metrics(self, last_iteration: int) -> None:
-        """Drop the rows after this iteration, so that a resumed run writes them once more and not twice."""
-        lines, rows = self._metrics_lines(), self.read_metrics()
-        if not rows:
-            return
-        if "iteration" not in rows[0]:
+    def metric_columns(self) -> list[str]:
+        """The header of metrics.csv, empty without one."""
+        lines = self._metrics_lines()
+        return cells(lines[0]) if lines else []
+
+    def truncate_metrics(self, last_iteration: int, columns: Sequence[str] = ()) -> str | None:
+        """Drop the rows after this iteration, so that a resumed run writes them once more and not twice.
+
+        Lines that are damaged are dropped, too, and a header that has not these columns is written anew; without
+        columns it is taken as it is. Returns what was damaged, in words; the damaged file stays beside the mended one.
+        """
+        lines, columns = self._metrics_lines(), columns or self.metric_columns()
+        if not columns:
+            return None
+        if "iteration" not in columns:
             raise ValueError(f"{self.path / METRICS} has no column 'iteration' to truncate by")
-        kept = [line for line, row in zip(lines[1:], rows, strict=True) if row["iteration"] <= last_iteration]
-        with replacing(self.path / METRICS) as file:
-            file.write("".join(f"{line}\n" for line in [lines[0], *kept]).encode())
+        mended = mend(lines, columns, last_iteration)
+        if mended.fault is not None and lines:
+            with replacing(self.path / DAMAGED_METRICS) as file:
+                file.write((self.path / METRICS).read_bytes())
+        if mended.lines != lines:
+            with replacing(self.path / METRICS) as file:
+                file.write("".join(f"{line}\n" for line in mended.lines).encode())
+        return mended.fault
 
     def best_return(self) -> float | None:
         """The best return so far, None as long as there is none."""
@@ -214,7 +225,7 @@ class RunFolder:
 
     def _row(self, header: str, line: str, number: int) -> dict[str, float]:
         try:
-            return dict(zip(_cells(header), map(float, _cells(line)), strict=True))
+            return parse_row(cells(header), line)
         except ValueError as error:
             raise ValueError(f"{self.path / METRICS} is broken in line {number}: {error}") from None
 
@@ -255,10 +266,6 @@ def _drop_torn_line(file: BinaryIO) -> None:
     if file.read(1) != b"\n":
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
-
-
-def _cells(line: str) -> list[str]:
-    return next(csv.reader([line]), [])
 
 
 def _number_text(value: float | int) -> str:
