@@ -77,10 +77,32 @@ def test_our_own_faults_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) ->
         cli.main(["check"])
 
 
-def test_ctrl_c_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(cli.COMMANDS, "demo", raising(KeyboardInterrupt()))
     assert cli.main(["demo"]) == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("trot demo: stopped\n", "")
+    monkeypatch.setitem(cli.COMMANDS, "demo", raising(KeyboardInterrupt("Go on: trot resume x")))
+    assert cli.main(["demo"]) == 130
+    assert capsys.readouterr() == ("Go on: trot resume x\n", "")
+
+
+CTRL_C_DURING_IMPORTS = """
+import sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "trot.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+from trot.__main__ import run
+sys.exit(run())
+"""
+
+
+def test_ctrl_c_while_modules_are_imported_is_one_line() -> None:
+    result = subprocess.run([sys.executable, "-c", CTRL_C_DURING_IMPORTS], capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "trot: stopped\n", "")
 
 
 def test_bench_outside_the_repository_says_where_it_lives(

@@ -25,10 +25,10 @@ def check_destination(path: Path) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into, which takes its name only when all of it is on the disk."""
+    """A file to write into and to read back, which takes its name only when all of it is on the disk."""
     temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(4)}-{path.name}")
     try:
-        with temporary.open("xb") as file:
+        with temporary.open("x+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -213,7 +213,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     try:
         return COMMANDS[name](rest)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        print(str(stopped) or f"trot {name}: stopped", flush=True)
         return 130
     except (FileNotFoundError, ValueError, NonFiniteError, GradientError) as error:
         print(f"trot {name}: {_message(error)}", file=sys.stderr)

@@ -88,6 +88,22 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, task, monkeypatch):
     assert same(learner(parts), learner(whole))
 
 
+def test_damaged_metrics_are_mended_on_resume_and_the_run_goes_on(tmp_path, capsys):
+    whole = metrics(train(tmp_path, "--no-lr-decay", "--iterations", "16", name="whole"))
+    run = train(tmp_path, "--no-lr-decay")
+    file = run.path / "metrics.csv"
+    lines = file.read_text().splitlines()
+    lines[0], lines[5] = lines[0].replace("steps", "stfps"), lines[5].replace(",", "\r", 3)
+    damaged = "\n".join(lines).encode() + b"\n"
+    file.write_bytes(damaged)
+    capsys.readouterr()
+    assert main(["resume", str(run.path), "--iterations", "16"]) == 0
+    message = "was damaged and is mended: lines that cannot be read: 2; the rows of iterations 5 are lost"
+    assert f"{file} {message}\n" in capsys.readouterr().out
+    assert metrics(run) == [*whole[:4], *whole[5:]]
+    assert (run.path / "metrics.damaged.csv").read_bytes() == damaged
+
+
 def test_a_finished_run_is_not_trained_any_further(tmp_path, capsys):
     run = train(tmp_path)
     before = metrics(run)

@@ -107,6 +107,28 @@ def test_missing_and_broken_checkpoints_say_so(run):
         run.load_checkpoint()
 
 
+def test_every_flipped_bit_is_found(run):
+    """In weights, in names, in padding, and in the checksum itself: the last bytes one by one, others at random."""
+    path = run.save_checkpoint("last", {"weights": torch.linspace(-1, 1, 5000), "iteration": 3})
+    whole = path.read_bytes()
+    chance = random.Random(11)
+    places = [*range(len(whole) - 120, len(whole)), *(chance.randrange(len(whole)) for _ in range(200))]
+    for place in places:
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << chance.randrange(8)
+        path.write_bytes(flipped)
+        with pytest.raises(ValueError, match=r"the checkpoint '.*last.pt' cannot be read: it is damaged, its checksum"):
+            run.load_checkpoint()
+    path.write_bytes(whole)
+    assert run.load_checkpoint()["iteration"] == 3
+
+
+def test_checkpoints_of_earlier_versions_have_no_checksum_and_load(run):
+    path = run.save_checkpoint("last", {})
+    torch.save({"weights": torch.arange(7)}, path)
+    assert run.load_checkpoint()["weights"].equal(torch.arange(7))
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no folders to sync")
 def test_a_checkpoint_is_on_the_disk_before_it_takes_its_name(run, monkeypatch):
     events = []
@@ -208,6 +230,7 @@ def test_leftovers_of_killed_writers_go_and_those_of_living_ones_stay(run):
     # A reader changes nothing; who goes on with the run clears away.
     RunFolder.open(run.path)
     assert old.exists() and old_metrics.exists() and new.exists()
+    run.release()
     opened = RunFolder.reopen(run.path)
     assert (old.exists(), old_metrics.exists(), new.exists()) == (False, False, True)
     assert opened.load_checkpoint() == {"iteration": 1}

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -149,6 +150,23 @@ def test_a_read_only_root_is_one_clear_line(tmp_path):
     with as_an_ordinary_user(), pytest.raises(ValueError) as raised:
         RunFolder.create(root, "one", SETTINGS)
     assert str(raised.value) == f"cannot make a run folder in '{root}': Permission denied"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX permissions")
+def test_a_read_only_run_is_read_and_not_gone_on_with():
+    # Not in tmp_path, whose parents are closed to other users.
+    with tempfile.TemporaryDirectory() as root:
+        os.chmod(root, 0o755)
+        with RunFolder.create(root, "run", SETTINGS) as run:
+            path = run.path
+        for closed in (path, path / "writer.lock"):
+            closed.chmod(0o555)
+        with as_an_ordinary_user():
+            assert RunFolder.open(path).settings == SETTINGS
+            with pytest.raises(ValueError) as raised:
+                RunFolder.reopen(path)
+        path.chmod(0o755)
+    assert str(raised.value) == f"cannot write into the run folder '{path}': Permission denied"
 
 
 def test_a_root_that_is_a_file_is_one_clear_line(tmp_path):

@@ -83,6 +83,61 @@ def test_truncated_metrics_end_with_the_iteration(run):
     assert iterations(run) == [1]
 
 
+@pytest.mark.parametrize(
+    ("change", "broken", "lost", "kept"),
+    [
+        (lambda lines: [*lines[:3], "\0\0\0", *lines[4:]], 1, "3", "12456"),
+        (
+            lambda lines: [*lines[:3], "3,0.5", "\r,\r", *lines[5:]],
+            2,
+            "3 to 4",
+            "1256",
+        ),
+        (
+            lambda lines: [*lines[:3], "7" + lines[3][1:], *lines[4:]],
+            1,
+            "3",
+            "12456",
+        ),
+        (
+            lambda lines: [*lines[:3], "0" + lines[3][1:], *lines[4:]],
+            1,
+            "3",
+            "12456",
+        ),
+        # Two processes wrote at once.
+        (lambda lines: [*lines[:6], *lines[4:]], 2, "", "123456"),
+        (lambda lines: lines[:4], 0, "4 to 6", "123"),
+        (lambda lines: ["iterbtion" + lines[0][9:], *lines[1:]], 1, "", "123456"),
+        (lambda lines: lines[1:], 0, "", "123456"),
+        (lambda lines: [], 0, "1 to 6", ""),
+    ],
+)
+def test_damaged_metrics_are_mended_up_to_the_iteration(run, change, broken, lost, kept):
+    run.append_metrics(rows(*range(1, 9)))
+    file = run.path / "metrics.csv"
+    columns = list(rows(1)[0])
+    whole = file.read_text().splitlines()
+    damaged = "".join(f"{line}\n" for line in change(whole)).encode()
+    file.write_bytes(damaged)
+    rows_lost = f"the rows of iterations {lost} are lost" if lost else "no row is lost"
+    assert run.truncate_metrics(6, columns) == f"lines that cannot be read: {broken}; {rows_lost}"
+    assert run.read_metrics() == rows(*map(int, kept))
+    assert file.read_text().splitlines() == [whole[0], *(whole[int(number)] for number in kept)]
+    if damaged:
+        assert (run.path / "metrics.damaged.csv").read_bytes() == damaged
+    run.append_metrics(rows(7))
+    assert run.truncate_metrics(7, columns) is None, "once is enough"
+
+
+def test_metrics_that_are_whole_are_not_written_again(run):
+    run.append_metrics(rows(1, 2, 3))
+    before = (run.path / "metrics.csv").stat()
+    assert run.truncate_metrics(3) is None
+    assert (run.path / "metrics.csv").stat().st_ino == before.st_ino
+    assert not (run.path / "metrics.damaged.csv").exists()
+
+
 def test_metrics_without_iterations_cannot_be_truncated(run):
     run.append_metrics([{"return": 1.0}])
     with pytest.raises(ValueError, match=r"metrics.csv has no column 'iteration'"):

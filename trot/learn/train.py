@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -17,7 +20,7 @@ from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
 from trot.learn.older_runs import upgraded_checkpoint
 from trot.learn.saved_settings import settings_from
-from trot.learn.trainer import Schedule, Trainer
+from trot.learn.trainer import Schedule, Trainer, writing_into
 from trot.runs.folder import RunFolder
 
 Settings = TypeVar("Settings", bound=LearnerSettings)
@@ -56,12 +59,12 @@ def train(settings: TrainSettings[Any]) -> RunFolder:
     env = learner.env
     # A file's class gives its name; a colon or a slash has no place in a folder's.
     name = settings.name or f"{env.task.name.rpartition(':')[2]}-{algorithm.name}-{settings.seed}"
-    run = RunFolder.create(settings.runs, name, _described(settings, algorithm, learner))
-    print(
-        f"{settings.task}, {settings.algo}, seed {settings.seed}, on {env.device}. Run folder: {run.path}", flush=True
-    )
-    run.save_checkpoint("initial", {"agent": learner.agent.saved()})
-    Trainer(run, learner, settings.settings.iterations, settings.schedule).run_to_the_end()
+    with RunFolder.create(settings.runs, name, _described(settings, algorithm, learner)) as run, _stoppable(run):
+        start = f"{settings.task}, {settings.algo}, seed {settings.seed}, on {env.device}"
+        print(f"{start}. Run folder: {run.path}", flush=True)
+        with writing_into(run):
+            run.save_checkpoint("initial", {"agent": learner.agent.saved()})
+        Trainer(run, learner, settings.settings.iterations, settings.schedule).run_to_the_end()
     return run
 
 
@@ -71,8 +74,13 @@ def resume(path: Path, device: str = "auto", stop_at: float | None = None, itera
     Towards another goal with stop_at, and to another number of iterations in all with `iterations`: learning rates that
     fall with the iterations then follow the new number, and a goal that was met is given up. The run folder remembers.
     """
-    run = RunFolder.reopen(path)
-    saved = upgraded_checkpoint(run.load_checkpoint("last"))
+    with RunFolder.reopen(path) as run, _stoppable(run):
+        _go_on(run, device, stop_at, iterations)
+    return run
+
+
+def _go_on(run: RunFolder, device: str, stop_at: float | None, iterations: int | None) -> None:
+    saved = _saved(run)
     settings = _settings_of(run, device)
     done = saved["iteration"]
     if iterations is not None and iterations < done:
@@ -86,18 +94,23 @@ def resume(path: Path, device: str = "auto", stop_at: float | None = None, itera
         settings = replace(settings, schedule=replace(settings.schedule, stop_at=stop_at))
     algorithm = find_algorithm(settings.algo)
     learner = _make_learner(algorithm, settings)
-    _load_state(learner, saved["learner"], run)
-    run.change_settings(
-        settings=asdict(settings.settings), schedule=asdict(settings.schedule), iterations=settings.settings.iterations
-    )
+    # A header may be damaged; earlier versions kept the columns nowhere else.
+    columns = saved.get("columns") or run.metric_columns()
+    _refuse_other_columns(learner, columns, run)
+    if done:
+        _load_state(learner, saved["learner"], run)
+    asked = {"settings": asdict(settings.settings), "schedule": asdict(settings.schedule)}
+    with writing_into(run):
+        run.change_settings(**asked, iterations=settings.settings.iterations)
+        fault = run.truncate_metrics(done, columns)
+    if fault is not None:
+        print(f"{run.path}/metrics.csv was damaged and is mended: {fault}", flush=True)
     goes_on = iterations is not None or stop_at is not None
     if done >= settings.settings.iterations or (saved["finished"] and not goes_on):
         print(f"{run.path} is finished: {done} iterations. To go on: trot resume {run.path} --iterations N", flush=True)
-        return run
-    run.truncate_metrics(done)
+        return
     print(f"{settings.task}: on from iteration {done}, on {learner.device}. Run folder: {run.path}", flush=True)
     Trainer(run, learner, settings.settings.iterations, settings.schedule, saved["seconds"]).run_to_the_end()
-    return run
 
 
 def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
@@ -136,18 +149,61 @@ def _make_learner(algorithm: Algorithm, settings: TrainSettings[Any]) -> Learner
     return learner
 
 
-def _load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
-    """Go on where the run stopped; raises where the algorithm is another one by now."""
-    written = run.last_metrics().keys() - {"iteration", "steps", "seconds"}
+def _refuse_other_columns(learner: Learner, columns: list[str], run: RunFolder) -> None:
+    written = set(columns) - {"iteration", "steps", "seconds"}
     if written and written != set(learner.all_columns()):
         differ = ", ".join(sorted(written ^ set(learner.all_columns())))
         raise ValueError(f"{run.path} was trained with other columns of metrics than the algorithm has now: {differ}")
+
+
+def _saved(run: RunFolder) -> dict[str, Any]:
+    """The checkpoint to go on from; the beginning, of a run that was stopped before the first one."""
+    names = run.checkpoint_names()
+    if not set(names) - {"initial", "best"}:
+        return {"iteration": 0, "finished": False, "seconds": 0.0}
+    try:
+        saved = upgraded_checkpoint(run.load_checkpoint("last"))
+    except ValueError as error:
+        kept = [name for name in names if name.startswith("iteration_")]
+        way = f"copy {kept[-1]}.pt over it, then trot resume {run.path}" if kept else "none is kept to go on from"
+        raise ValueError(f"{error}; {way}") from None
+    lacks = {"learner", "iteration", "finished", "seconds"} - saved.keys()
+    if lacks:
+        raise ValueError(
+            f"the checkpoint 'last' of {run.path} is none to go on from: it lacks {', '.join(sorted(lacks))}"
+        )
+    return saved
+
+
+def _load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
+    """Go on where the run stopped; raises where task, algorithm or settings are others by now."""
     try:
         learner.load_state_dict(saved)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
         # PyTorch's text has a line for every tensor.
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"the checkpoint of {run.path} does not fit the algorithm as it is now: {reason}") from None
+        reason = _changes(learner, run) or " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"the checkpoint of {run.path} does not fit its task, algorithm and settings as they are now: {reason}. "
+            f"Put them back and go on: trot resume {run.path}; or begin anew: trot train {run.settings['task']}"
+        ) from None
+
+
+def _changes(learner: Learner, run: RunFolder) -> str:
+    """How the agent that the run began with differs from one of today."""
+    before, now = run.settings.get("agent"), json.loads(json.dumps(learner.agent.described()))
+    if not isinstance(before, dict):
+        return ""
+    names = [name for name in now if name in before and before[name] != now[name]]
+    return ", ".join(f"{name} was {before[name]} and is {now[name]}" for name in names)
+
+
+@contextlib.contextmanager
+def _stoppable(run: RunFolder) -> Iterator[None]:
+    """Whenever Ctrl-C strikes, also before the first iteration, it says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        raise KeyboardInterrupt(*(stopped.args or [f"Stopped. Go on: trot resume {run.path}"])) from None
 
 
 def _make_env(settings: TrainSettings[Any]) -> Env:

@@ -1,4 +1,4 @@
-"""The training loop around an algorithm: metrics, progress, checkpoints, Ctrl-C, and a stop where gradients fail."""
+"""The training loop around an algorithm: metrics, progress, checkpoints, signals, and a stop where gradients fail."""
 
 from __future__ import annotations
 
@@ -68,20 +68,30 @@ class Trainer:
         self.best_saved = float(learner.best.mean_return)
         self.began = time.monotonic() - seconds
         self.written = time.monotonic()
-        self.interrupted = False
+        self.interrupted_by: int | None = None
+        """The signal that asked for the end."""
 
     def run_to_the_end(self) -> None:
-        """Train. Raises KeyboardInterrupt after a Ctrl-C and GradientError after a bad gradient, both saved."""
-        self.writer = open_writer(self.run.path, self.iteration + 1)
-        with self._noticing_ctrl_c(), one_torch_thread(), Progress(self.total) as self.progress:
+        """Train. Raises KeyboardInterrupt after a Ctrl-C and SystemExit after a SIGTERM, both saved.
+
+        GradientError says that learning failed, ValueError that the disk takes no more.
+        """
+        with writing_into(self.run):
+            self.writer = open_writer(self.run.path, self.iteration + 1)
+        with self._noticing_signals(), one_torch_thread(), Progress(self.total) as self.progress:
             self.progress.update(self.iteration, {})
             while not self._iterate():
                 pass
         if self.writer is not None:
-            self.writer.close()
-        if self.interrupted:
-            print(f"Stopped after iteration {self.iteration}. Go on: trot resume {self.run.path}", flush=True)
-            raise KeyboardInterrupt
+            with writing_into(self.run):
+                self.writer.close()
+        if self.interrupted_by is not None:
+            message = f"Stopped after iteration {self.iteration}. Go on: trot resume {self.run.path}"
+            if self.interrupted_by == signal.SIGINT:
+                raise KeyboardInterrupt(message)
+            print(message, flush=True)
+            # As a shell reports a program that this signal ended.
+            raise SystemExit(128 + self.interrupted_by)
         print(self._summary(), flush=True)
 
     def _iterate(self) -> bool:
@@ -92,13 +102,15 @@ class Trainer:
         self.unseen.append((self.learner.steps.clone(), self.learner.metrics.clone()))
         due = self.iteration % self.schedule.save_every == 0 or self.iteration % self.schedule.keep_every == 0
         last = self.iteration >= self.total
-        if due or last or self.interrupted or len(self.unseen) >= self.look_every:
+        # Asked once: a signal between two of the lines below would else end the run without a checkpoint.
+        interrupted = self.interrupted_by is not None
+        if due or last or interrupted or len(self.unseen) >= self.look_every:
             last = self._look() or last
-        if due or last or self.interrupted or time.monotonic() - self.written > WRITE_EVERY:
+        if due or last or interrupted or time.monotonic() - self.written > WRITE_EVERY:
             self._write()
-        if due or last or self.interrupted:
+        if due or last or interrupted:
             self._save(finished=last)
-        return last or self.interrupted
+        return last or interrupted
 
     def _look(self) -> bool:
         """Fetch the metrics of the iterations since the last look; True where the run has reached its goal."""
@@ -127,14 +139,16 @@ class Trainer:
 
     def _write(self) -> None:
         # Before the checkpoint: what a checkpoint has seen must be in the metrics, or a resumed run would miss it.
-        self.run.append_metrics(self.unwritten)
-        if self.writer is not None:
-            self.writer.write(self.unwritten)
+        with writing_into(self.run):
+            self.run.append_metrics(self.unwritten)
+            if self.writer is not None:
+                self.writer.write(self.unwritten)
         self.unwritten = []
         self.written = time.monotonic()
         best = float(self.last_row.get("best_return", -torch.inf))
         if best > self.best_saved:
-            self.run.save_checkpoint("best", {"agent": self.learner.best.agent.saved()})
+            with writing_into(self.run):
+                self.run.save_checkpoint("best", {"agent": self.learner.best.agent.saved()})
             self.best_saved = best
 
     def _save(self, finished: bool) -> None:
@@ -144,10 +158,12 @@ class Trainer:
             "iteration": self.iteration,
             "seconds": time.monotonic() - self.began,
             "finished": finished,
+            "columns": list(self.last_row),
         }
-        if self.iteration % self.schedule.keep_every == 0:
-            self.run.save_checkpoint(f"iteration_{self.iteration:06d}", content)
-        self.run.save_checkpoint("last", content)
+        with writing_into(self.run):
+            if self.iteration % self.schedule.keep_every == 0:
+                self.run.save_checkpoint(f"iteration_{self.iteration:06d}", content)
+            self.run.save_checkpoint("last", content)
 
     def _shown(self, seconds: float) -> dict[str, float | str]:
         row = self.last_row
@@ -167,7 +183,8 @@ class Trainer:
         kept = self.learner.bad_window
         if kept is None or not bool(kept.kept):
             return f"learning met a number that is not finite in iteration {what}. Checkpoints from before are kept"
-        path = kept.save(self.run, self.learner.env, self.learner.state_dict())
+        with writing_into(self.run):
+            path = kept.save(self.run, self.learner.env, self.learner.state_dict())
         return (
             f"the policy's gradient became non-finite in iteration {what}. The window is kept in {path}; run it again: "
             f"trot replay-fault {path}"
@@ -182,19 +199,33 @@ class Trainer:
         )
 
     @contextlib.contextmanager
-    def _noticing_ctrl_c(self) -> Iterator[None]:
-        """A first Ctrl-C ends the run after the iteration at hand; a second one ends the program."""
+    def _noticing_signals(self) -> Iterator[None]:
+        """A first Ctrl-C or a SIGTERM ends the run after the iteration at hand; one more Ctrl-C ends the program."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def note(number: int, frame: FrameType | None) -> None:
-            if self.interrupted:
+            # Only the second Ctrl-C is a person's wish: whoever sends SIGTERM may send it to a whole group, twice.
+            if self.interrupted_by is not None and number == signal.SIGINT:
                 raise KeyboardInterrupt
-            self.interrupted = True
+            self.interrupted_by = self.interrupted_by or number
 
-        before = signal.signal(signal.SIGINT, note)
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def writing_into(run: RunFolder) -> Iterator[None]:
+    """What the disk refuses becomes one line with the way to go on: the last checkpoint is whole."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"cannot write into '{run.path}': {error.strerror or error}. What was saved is whole; "
+            f"when there is room and permission, go on: trot resume {run.path}"
+        ) from None

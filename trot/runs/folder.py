@@ -7,8 +7,6 @@ the lines that were being written.
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import itertools
 import json
 import math
@@ -21,24 +19,34 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from trot.atomic import remove_abandoned, replacing
 from trot.machine import describe_machine
+from trot.runs.checkpoint_file import read_checkpoint, write_checkpoint
+from trot.runs.lock import RunLock
+from trot.runs.metrics_lines import cells, mend, parse_row, table_text
 from trot.runs.older_settings import upgraded_settings
 
 if TYPE_CHECKING:
     import torch
 
 SETTINGS, MACHINE, METRICS, CHECKPOINTS = "settings.json", "machine.json", "metrics.csv", "checkpoints"
+DAMAGED_METRICS = "metrics.damaged.csv"
 REQUIRED_SETTINGS = ("task", "algo", "seed")
 
 
 class RunFolder:
-    """One run. Any number of processes may read it while a single one writes."""
+    """One run. Any number of processes may read it while a single one writes.
 
-    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        self.path, self.settings = path, settings
+    The writer's lock is held until release(), the end of a `with` block, or the end of the process.
+    """
+
+    def __init__(self, path: Path, settings: dict[str, Any], lock: RunLock | None = None) -> None:
+        self.path, self.settings, self._lock = path, settings, lock
 
     @classmethod
     def create(cls, root: str | os.PathLike[str], name: str, settings: dict[str, Any]) -> RunFolder:
-        """Make root/name, or root/name-2, -3 ... where that is taken, with the settings and the machine in it."""
+        """Make root/name, or root/name-2, -3 ... where that is taken, with the settings and the machine in it.
+
+        It is locked: nobody else goes on with it meanwhile.
+        """
         if Path(name).name != name or name in ("", ".", ".."):
             raise ValueError(f"a run's name is the name of one folder, not '{name}'")
         missing = [key for key in REQUIRED_SETTINGS if key not in settings]
@@ -48,13 +56,14 @@ class RunFolder:
         machine_text = json.dumps(describe_machine(), indent=2, ensure_ascii=False) + "\n"
         try:
             path = _make_folder(Path(root), name)
+            lock = RunLock(path)
             # The settings come last: a folder that has them is complete.
             for file_name, text in ((MACHINE, machine_text), (SETTINGS, settings_text)):
                 with replacing(path / file_name) as file:
                     file.write(text.encode())
         except OSError as error:
             raise ValueError(f"cannot make a run folder in '{root}': {error.strerror}") from None
-        return cls(path, json.loads(settings_text))
+        return cls(path, json.loads(settings_text), lock)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
@@ -68,11 +77,31 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: str | os.PathLike[str]) -> RunFolder:
-        """An existing run, to go on with. What killed writers left behind is cleared away."""
+        """An existing run, to go on with, and locked. What killed writers left behind is cleared away.
+
+        Raises ValueError where another process trains it, or where nothing can be written into it.
+        """
         run = cls.open(path)
+        try:
+            run._lock = RunLock(run.path)
+        except OSError as error:
+            raise ValueError(f"cannot write into the run folder '{path}': {error.strerror}") from None
+        # Read again: until now another process may have changed them.
+        run.settings = upgraded_settings(_read_settings(run.path))
         for folder in (run.path, run.path / CHECKPOINTS):
             remove_abandoned(folder)
         return run
+
+    def release(self) -> None:
+        """Let others go on with the run."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.release()
 
     def change_settings(self, **changes: Any) -> None:
         """Write settings.json anew where one of these differs from what it says, or an earlier version wrote it."""
@@ -90,17 +119,14 @@ class RunFolder:
             _drop_torn_line(file)
             file.seek(0)
             header = file.readline().decode()
-            columns = _cells(header) if header else list(rows[0])
+            columns = cells(header) if header else list(rows[0])
             for row in rows:
                 if row.keys() != set(columns):
                     raise ValueError(
                         f"{self.path / METRICS} has the columns {', '.join(columns)}; this row has {', '.join(row)}"
                     )
-            lines = io.StringIO()
-            writer = csv.writer(lines, lineterminator="\n")
-            writer.writerows([] if header else [columns])
-            writer.writerows([_number_text(row[column]) for column in columns] for row in rows)
-            file.write(lines.getvalue().encode())
+            texts = [[_number_text(row[column]) for column in columns] for row in rows]
+            file.write(table_text(texts if header else [columns, *texts]).encode())
             file.flush()
             os.fsync(file.fileno())
 
@@ -114,16 +140,30 @@ class RunFolder:
         lines = self._metrics_lines()
         return self._row(lines[0], lines[-1], len(lines)) if len(lines) > 1 else {}
 
-    def truncate_metrics(self, last_iteration: int) -> None:
-        """Drop the rows after this iteration, so that a resumed run writes them once more and not twice."""
-        lines, rows = self._metrics_lines(), self.read_metrics()
-        if not rows:
-            return
-        if "iteration" not in rows[0]:
+    def metric_columns(self) -> list[str]:
+        """The header of metrics.csv, empty without one."""
+        lines = self._metrics_lines()
+        return cells(lines[0]) if lines else []
+
+    def truncate_metrics(self, last_iteration: int, columns: Sequence[str] = ()) -> str | None:
+        """Drop the rows after this iteration, so that a resumed run writes them once more and not twice.
+
+        Lines that are damaged are dropped, too, and a header that has not these columns is written anew; without
+        columns it is taken as it is. Returns what was damaged, in words; the damaged file stays beside the mended one.
+        """
+        lines, columns = self._metrics_lines(), columns or self.metric_columns()
+        if not columns:
+            return None
+        if "iteration" not in columns:
             raise ValueError(f"{self.path / METRICS} has no column 'iteration' to truncate by")
-        kept = [line for line, row in zip(lines[1:], rows, strict=True) if row["iteration"] <= last_iteration]
-        with replacing(self.path / METRICS) as file:
-            file.write("".join(f"{line}\n" for line in [lines[0], *kept]).encode())
+        mended = mend(lines, columns, last_iteration)
+        if mended.fault is not None and lines:
+            with replacing(self.path / DAMAGED_METRICS) as file:
+                file.write((self.path / METRICS).read_bytes())
+        if mended.lines != lines:
+            with replacing(self.path / METRICS) as file:
+                file.write("".join(f"{line}\n" for line in mended.lines).encode())
+        return mended.fault
 
     def best_return(self) -> float | None:
         """The best return so far, None as long as there is none."""
@@ -133,33 +173,29 @@ class RunFolder:
     def save_checkpoint(self, name: str, content: dict[str, Any]) -> Path:
         """Write checkpoints/NAME.pt, whole or not at all. Content: tensors, numbers, text, and dicts and lists of them.
 
-        It is on the disk when this returns, and loads with weights_only=True.
+        It is on the disk when this returns, carries a checksum, and loads with weights_only=True.
         """
-        import torch
-
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
             raise ValueError(f"a checkpoint's name is of letters, digits, _ and -, not '{name}'")
         _refuse_unloadable(content, "content")
         path = self._checkpoint_path(name)
         path.parent.mkdir(exist_ok=True)
         with replacing(path) as file:
-            torch.save(content, file)
+            write_checkpoint(file, content)
         return path
 
     def load_checkpoint(self, name: str = "last", device: str | torch.device = "cpu") -> dict[str, Any]:
         """What save_checkpoint() was given, its tensors on the device."""
-        import torch
-
         path = self._checkpoint_path(name)
         if not path.is_file():
             names = ", ".join(self.checkpoint_names()) or "none yet"
             raise FileNotFoundError(f"'{self.path}' has no checkpoint '{name}'; it has: {names}")
         try:
-            content = torch.load(path, map_location=device, weights_only=True)
-        except Exception as error:
-            # Whatever PyTorch makes of a broken file; the first line says it, the rest is advice of no use here.
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ValueError(f"the checkpoint '{path}' cannot be read: {reason}") from None
+            content = read_checkpoint(path, device)
+        except OSError as error:
+            raise ValueError(f"the checkpoint '{path}' cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise ValueError(f"the checkpoint '{path}' cannot be read: {error}") from None
         if not isinstance(content, dict):
             raise ValueError(f"the checkpoint '{path}' cannot be read: it holds a {type(content).__name__}, not a dict")
         return content
@@ -189,7 +225,7 @@ class RunFolder:
 
     def _row(self, header: str, line: str, number: int) -> dict[str, float]:
         try:
-            return dict(zip(_cells(header), map(float, _cells(line)), strict=True))
+            return parse_row(cells(header), line)
         except ValueError as error:
             raise ValueError(f"{self.path / METRICS} is broken in line {number}: {error}") from None
 
@@ -230,10 +266,6 @@ def _drop_torn_line(file: BinaryIO) -> None:
     if file.read(1) != b"\n":
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
-
-
-def _cells(line: str) -> list[str]:
-    return next(csv.reader([line]), [])
 
 
 def _number_text(value: float | int) -> str:
