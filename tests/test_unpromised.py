@@ -6,6 +6,7 @@ import ctypes
 import re
 from pathlib import Path
 
+import pytest
 import torch
 import warp as wp
 
@@ -67,10 +68,51 @@ def test_warp_writes_a_snippet_between_braces_and_takes_arguments_as_they_are() 
         assert found.value == 2 * given, f"a recorded launch does not take another argument as it is; {MEND}"
 
 
+def test_viser_starts_through_serve_of_websockets_and_names_its_controls() -> None:
+    pytest.importorskip("viser", reason='needs viser: pip install "trot[view]"')
+    from websockets.asyncio import server as websockets_server
+
+    serve, seen = websockets_server.serve, []
+
+    def remember(settings: dict[str, object]) -> dict[str, object]:
+        seen.append(settings)
+        return settings
+
+    try:
+        server = unpromised.start_viser("127.0.0.1", 0, remember)
+    except RuntimeError as error:
+        raise AssertionError(f"viser no longer calls websockets.asyncio.server.serve; {MEND}") from error
+    try:
+        assert websockets_server.serve is serve, "other servers of this process get viser's settings"
+        names = {"process_request", "max_size"}
+        assert len(seen) == 1 and names <= seen[0].keys(), f"viser no longer hands serve() what we wrap; {MEND}"
+        assert callable(seen[0]["process_request"]), f"viser no longer answers with its page in process_request; {MEND}"
+        uuids = [unpromised.control_uuid(server.gui.add_checkbox(label, False)) for label in ("one", "two")]
+        assert len(set(uuids)) == 2 and all(uuids), f"viser no longer keeps a control's name in _impl.uuid; {MEND}"
+    finally:
+        server.stop()
+
+
+def test_a_viser_that_starts_otherwise_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    viser = pytest.importorskip("viser", reason='needs viser: pip install "trot[view]"')
+    stopped = []
+
+    class Otherwise:
+        def __init__(self, **_: object) -> None: ...
+
+        def stop(self) -> None:
+            stopped.append(self)
+
+    monkeypatch.setattr(viser, "ViserServer", Otherwise)
+    with pytest.raises(RuntimeError, match="another way"):
+        unpromised.start_viser("127.0.0.1", 0, lambda settings: settings)
+    assert len(stopped) == 1
+
+
 def test_nothing_private_is_used_elsewhere() -> None:
-    """Names of PyTorch and Warp that begin with an underscore stand in trot/unpromised.py alone."""
+    """What PyTorch, Warp and viser mark as private with an underscore stands in trot/unpromised.py alone."""
     root = Path(unpromised.__file__).parent
-    private = re.compile(r"\b(torch|wp|warp)(\.\w+)*\._[a-z]\w*")
+    private = re.compile(r"\b(torch|wp|warp|viser)(\.\w+)*\._[a-z]\w*|\._impl\b")
     users = {
         str(path.relative_to(root)): found.group()
         for path in root.rglob("*.py")

@@ -1,4 +1,4 @@
-"""What trot uses of PyTorch and Warp that they do not promise to keep, in one place.
+"""What trot uses of PyTorch, Warp and viser that they do not promise to keep, in one place.
 
 tests/test_unpromised.py says in words what broke when a new version changes it.
 """
@@ -6,10 +6,17 @@ tests/test_unpromised.py says in words what broke when a new version changes it.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    import viser
+
+_serve_replaced = threading.Lock()
 
 
 def foreach_norm(tensors: list[Tensor]) -> list[Tensor]:
@@ -63,3 +70,35 @@ def warp_structure(struct: Any) -> type[ctypes.Structure]:
 def set_argument(launch: Any, packed: ctypes.Structure) -> None:
     """Give a recorded launch of a kernel with one argument another value of it, without Warp's slow checks."""
     launch.set_params_from_ctypes([packed])
+
+
+def start_viser(host: str, port: int, changed: Callable[[dict[str, Any]], dict[str, Any]]) -> viser.ViserServer:
+    """A viser server whose websockets server starts with other settings than viser's, which offers no way to them.
+
+    Its thread looks serve() up in the module of websockets and has called it when the constructor returns. Where it no
+    longer does there is no server, rather than one that changed() has not seen.
+    """
+    import viser
+    from websockets.asyncio import server as module
+
+    serve, ports = module.serve, []
+
+    def serve_changed(handler: Any, on: Any, at: Any, **settings: Any) -> Any:
+        ports.append(at)
+        return serve(handler, on, at, **changed(settings))
+
+    with _serve_replaced:
+        module.serve = serve_changed  # type: ignore[assignment, misc]
+        try:
+            server = viser.ViserServer(host=host, port=port, verbose=False)
+        finally:
+            module.serve = serve  # type: ignore[misc]
+    if not ports:
+        server.stop()
+        raise RuntimeError("this version of viser starts its server in another way: install viser 1.1")
+    return server
+
+
+def control_uuid(control: Any) -> str:
+    """What a page calls a control of viser's panel when it tells of a new value."""
+    return str(control._impl.uuid)

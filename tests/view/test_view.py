@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from trot.view.browser.charts import episode_returns
 from trot.view.browser.controls import Controls
 from trot.view.browser.live import Rollout, Viewer
 from trot.view.browser.page import quiet_server, write_page
+from trot.view.browser.page_guard import Guard
 from trot.view.browser.view_command import view_command
 from trot.view.motion.record import record
 from trot.view.motion.trajectory import Trajectory
@@ -80,8 +82,8 @@ def viewer(server, ants, monkeypatch):
         return ants if rollout.worlds == 2 else record("ant", agent="zero", steps=5)
 
     controls = Controls(
-        server, checkpoints=["best", "last"], checkpoint="best", worlds=2, stochastic=False, follow=True, forces=True,
-        can_record=True,
+        server, Guard(), checkpoints=["best", "last"], checkpoint="best", worlds=2, stochastic=False, follow=True,
+        forces=True, can_record=True,
     )  # fmt: skip
     made = Viewer(server, controls, ants, Rollout(worlds=2), make, lambda: ["best", "last", "newer"])
     monkeypatch.setattr(server, "get_clients", lambda: {})
@@ -125,6 +127,56 @@ def test_viewer_records_anew_with_what_was_chosen(viewer, ants):
     assert made.trajectory is kept and "too many" in controls.status.content
 
 
+def test_viewer_outlives_what_no_longer_fits(viewer, ants, monkeypatch):
+    made, controls, _ = viewer
+    now = made._last_tick
+    for sought, frame in ((10**9, len(ants.begins) - 1), (-(10**9), 0)):
+        controls.seek = sought
+        made.tick(now)
+        assert made.frame == frame
+    controls.world.value = 7
+    controls.redraw_wanted = True
+    made.tick(now)
+    assert made._charted_world == 1
+
+    def fail(_):
+        raise RuntimeError("size mismatch for <b>")
+
+    monkeypatch.setattr(made, "_record", fail)
+    controls.rollout_wanted = True
+    made.tick(now)
+    assert "RuntimeError: size mismatch for &lt;b&gt;" in controls.status.content
+    # A checkpoint that is gone, or never was one, is not asked for.
+    controls.checkpoint.value = "../../elsewhere"
+    controls.rollout_wanted = True
+    made.tick(now)
+    assert "no checkpoint" in controls.status.content and made.trajectory is ants
+
+
+def test_a_camera_that_cannot_be_turned_stays(viewer, monkeypatch):
+    made, _, _ = viewer
+    turned = []
+
+    class Camera:
+        """As viser's: it refuses to look at where it stands."""
+
+        look_at = None
+
+        @property
+        def position(self):
+            raise AssertionError("only set")
+
+        @position.setter
+        def position(self, _):
+            turned.append(self)
+            raise ValueError("Camera look_at cannot equal position (zero look distance).")
+
+    clients = {0: SimpleNamespace(camera=Camera()), 1: SimpleNamespace(camera=Camera())}
+    monkeypatch.setattr(made._server, "get_clients", lambda: clients)
+    made._new_scene()
+    assert len(turned) == 2
+
+
 def test_what_the_user_can_mend_is_one_line(tmp_path, capsys, monkeypatch):
     run, _ = make_run(tmp_path)
     (run.path / "checkpoints" / "last.pt").write_bytes(b"torn")
@@ -141,6 +193,7 @@ def test_what_the_user_can_mend_is_one_line(tmp_path, capsys, monkeypatch):
         ("cartpole", "--port", port): f"port {port} is taken",
         ("cartpole", "--port", "70000"): "65535",
         ("cartpole", "--worlds", "0"): "worlds",
+        ("cartpole", "--worlds", "1000000000"): "worlds must be from 1 to 1024",
         ("cartpole", "--steps", "2", "--html", str(tmp_path / "no" / "page.html")): "no folder",
         ("cartpole", "--steps", "2", "--html", str(tmp_path)): "is a folder",
     }

@@ -1,10 +1,12 @@
 """`trot view` in a real browser: the page without a network, the live viewer from start to Ctrl-C."""
 
+import json
 import re
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ pytest.importorskip("viser", reason='needs viser: pip install "trot[view]"')
 
 from browser import CHROMIUM, MISSING, browser_page
 from made_run import make_run
+from viewer_page import open_page, running_viewer
 
 from trot.view.browser.page import write_page
 from trot.view.motion.record import record
@@ -97,6 +100,45 @@ def test_page_plays_in_a_browser_without_network(tmp_path, screenshots):
         assert not [url for url in tab.requests if url.startswith(("http", "ws"))]
 
 
+TAKEN = "parent.document.title='taken'"
+SCRIPTS = (
+    f'<img src=x onerror="{TAKEN}">',
+    f"<iframe srcdoc='&lt;script&gt;{TAKEN.replace(chr(39), '&quot;')}&lt;&#47;script&gt;'>",
+)
+
+
+def test_names_in_files_run_no_script_in_the_page(tmp_path):
+    """Names of checkpoints, reward terms and the folder come from whoever made the run."""
+    run, _ = make_run(tmp_path)
+    for name in SCRIPTS:
+        (run.path / "checkpoints" / f"{name}.pt").write_bytes(b"torn")
+    folder = run.path.rename(run.path.with_name(SCRIPTS[0]))
+    with running_viewer(str(folder), "--steps", "20") as (_, address), browser_page() as tab:
+        tab.open(address, offline=False)
+        tab.wait_for("document.querySelectorAll('.uplot').length == 2")
+        with open_page(address) as other:
+            for name in SCRIPTS:
+                other.set("Checkpoint", name)
+                tab.wait_for("document.body.innerText.includes('cannot be read')")
+                time.sleep(1)
+                assert tab.evaluate("document.title") != "taken"
+                assert not tab.evaluate("document.querySelectorAll('iframe, img[src=x]').length")
+                assert tab.evaluate(f"document.body.innerText.includes({json.dumps(name + '.pt')})")
+                other.set("Checkpoint", "last")
+                tab.wait_for("document.body.innerText.includes('1 world')")
+
+    # A motion from elsewhere names the terms of its reward, and the bodies of its robot.
+    motion = record("cartpole", agent="random", steps=20)
+    motion = replace(motion, reward_terms={name: motion.begins.astype(np.float32) for name in SCRIPTS})
+    motion.save(tmp_path / "motion.npz")
+    with running_viewer(str(tmp_path / "motion.npz")) as (_, address), browser_page() as tab:
+        tab.open(address, offline=False)
+        tab.wait_for("document.querySelectorAll('.uplot').length == 2")
+        time.sleep(1)
+        assert tab.evaluate("document.title") != "taken"
+        assert not tab.evaluate("document.querySelectorAll('iframe, img[src=x]').length")
+
+
 def scrub_until_paused(tab):
     """To scrub is to move the first slider, and pauses; a rollout that arrives meanwhile plays on, so try again."""
     for _ in range(40):
@@ -114,7 +156,7 @@ def test_live_viewer_plays_in_a_browser_and_ends_with_ctrl_c(tmp_path, screensho
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline() == "ant: recording ...\n"
-            url = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())[0]
+            url = re.search(r"http://127\.0\.0\.1:\d+/[0-9a-f]{32}/", process.stdout.readline())[0]
             with browser_page() as tab:
                 tab.open(url, offline=False)
                 tab.wait_for("document.querySelectorAll('.uplot').length == 2")
@@ -126,7 +168,8 @@ def test_live_viewer_plays_in_a_browser_and_ends_with_ctrl_c(tmp_path, screensho
                 tab.wait_for("document.body.innerText.includes('Pause')")
                 scrub_until_paused(tab)
                 assert not tab.errors
-                assert {url.split("/")[2] for url in tab.requests if url.startswith(("http", "ws"))} == {url[7:]}
+                asked = {address.split("/")[2] for address in tab.requests if address.startswith(("http", "ws"))}
+                assert asked == {url.split("/")[2]}
             process.send_signal(signal.SIGINT)
             _, told = process.communicate(timeout=20)
             assert (process.returncode, told) == (0, "")

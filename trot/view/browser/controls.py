@@ -1,11 +1,18 @@
-"""The panel of the viewer. The threads of the server only note here what the user wants; the viewer's loop does it."""
+"""The panel of the viewer. The server only notes here what the user wants; the viewer's loop does it.
+
+What it calls is async: viser keeps an endless queue for other functions, which a page could fill.
+"""
 
 from __future__ import annotations
 
+import html
+from functools import partial
 from typing import Any
 
 import viser
 
+from trot.view.browser.messages import Value
+from trot.view.browser.page_guard import Guard
 from trot.view.motion.trajectory import Trajectory
 
 SPEEDS = ("0.1", "0.25", "0.5", "1", "2", "4")
@@ -19,6 +26,7 @@ class Controls:
     def __init__(
         self,
         server: viser.ViserServer,
+        guard: Guard,
         *,
         checkpoints: list[str],
         checkpoint: str,
@@ -33,9 +41,9 @@ class Controls:
         self.rollout_wanted = False
         self.redraw_wanted = True
         gui = server.gui
-        self.status = gui.add_markdown("")
+        self.status = gui.add_html("")
         self.play = gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
-        self.play.on_click(lambda _: self.set_playing(not self.playing))
+        self.play.on_click(self._play_or_pause)
         # Any, because the types of viser's sliders do not know that they can be moved.
         self.frame: Any = gui.add_slider("Frame", min=0, max=1, step=1, initial_value=0)
         self.frame.on_update(self._scrubbed)
@@ -65,6 +73,11 @@ class Controls:
             choice.on_update(self._ask_rollout)
         self.again.on_click(self._ask_rollout)
         self.charts = gui.add_folder("Rewards")
+        self._admit_values(guard, can_record)
+
+    def tell(self, text: str) -> None:
+        """Show text above the panel, as it is: a name in it may come from a file that somebody else made."""
+        self.status.content = f'<div style="margin: 0 1em 0.75em; font-size: 0.875em">{html.escape(text)}</div>'
 
     def fit(self, trajectory: Trajectory) -> None:
         """Set the ranges of the sliders to those of a trajectory."""
@@ -91,15 +104,42 @@ class Controls:
         wanted, self.redraw_wanted = self.redraw_wanted, False
         return wanted
 
-    def _scrubbed(self, event: viser.GuiEvent[Any]) -> None:
+    def _admit_values(self, guard: Guard, can_record: bool) -> None:
+        """Say what pages may set, and to what."""
+        for slider in (self.frame, self.world):
+            guard.allow(slider, partial(_is_on, slider))
+        for switch in (self.play, self.follow, self.forces):
+            guard.allow(switch, _is_bool)
+        guard.allow(self.speed, partial(_is_option_of, self.speed))
+        if can_record:
+            guard.allow(self.again, _is_bool)
+            for choice in (self.checkpoint, self.actions, self.worlds):
+                guard.allow(choice, partial(_is_option_of, choice))
+
+    async def _play_or_pause(self, _: viser.GuiEvent[Any]) -> None:
+        self.set_playing(not self.playing)
+
+    async def _scrubbed(self, event: viser.GuiEvent[Any]) -> None:
         # Without a client it was the loop itself that moved the slider.
         if event.client is not None:
             self.seek = int(self.frame.value)
             self.set_playing(False)
 
-    def _ask_rollout(self, event: viser.GuiEvent[Any]) -> None:
+    async def _ask_rollout(self, event: viser.GuiEvent[Any]) -> None:
         if event.client is not None:
             self.rollout_wanted = True
 
-    def _ask_redraw(self, _: viser.GuiEvent[Any]) -> None:
+    async def _ask_redraw(self, _: viser.GuiEvent[Any]) -> None:
         self.redraw_wanted = True
+
+
+def _is_bool(value: Value) -> bool:
+    return type(value) is bool
+
+
+def _is_on(slider: Any, value: Value) -> bool:
+    return type(value) is int and 0 <= value <= slider.max
+
+
+def _is_option_of(choice: viser.GuiDropdownHandle[Any], value: Value) -> bool:
+    return type(value) is str and value in choice.options

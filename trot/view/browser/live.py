@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import webbrowser
 from collections.abc import Callable
@@ -12,7 +13,8 @@ import viser
 from trot.view.browser.charts import Charts
 from trot.view.browser.controls import SAMPLED, Controls
 from trot.view.browser.nodes import ROOT, RobotScene
-from trot.view.browser.page import LOOPBACK, quiet_server
+from trot.view.browser.page import quiet_server
+from trot.view.browser.page_guard import Guard
 from trot.view.motion.force_arrows import contact_forces
 from trot.view.motion.trajectory import Trajectory
 
@@ -57,7 +59,8 @@ def serve(
         port: 0 for any that is free. One that is taken raises ValueError.
         open_browser: Show the page at once.
     """
-    with quiet_server(port) as server:
+    guard = Guard()
+    with quiet_server(port, guard) as server:
         server.gui.set_panel_label(f"trot: {title}")
         # Sharing would open a tunnel to the outside.
         server.gui.configure_theme(show_logo=False, show_share_button=False)
@@ -66,6 +69,7 @@ def serve(
         trajectory = record(rollout)
         controls = Controls(
             server,
+            guard,
             checkpoints=checkpoints(),
             checkpoint=rollout.checkpoint,
             worlds=rollout.worlds,
@@ -75,7 +79,7 @@ def serve(
             can_record=can_record,
         )
         viewer = Viewer(server, controls, trajectory, rollout, record, checkpoints)
-        url = f"http://{LOOPBACK}:{server.get_port()}"
+        url = guard.address(server.get_port())
         print(f"{title}: {url} (Ctrl-C ends)", flush=True)
         if open_browser:
             webbrowser.open(url)
@@ -121,7 +125,8 @@ class Viewer:
         elif controls.playing:
             length = len(self.trajectory.begins) * self.trajectory.dt
             self._seconds = (self._seconds + elapsed * float(controls.speed.value)) % length
-        frame = min(int(self._seconds / self.trajectory.dt + 1e-6), len(self.trajectory.begins) - 1)
+        # What was sought may belong to the motion before this one.
+        frame = min(max(int(self._seconds / self.trajectory.dt + 1e-6), 0), len(self.trajectory.begins) - 1)
         redraw = controls.take_redraw_wanted()
         if redraw:
             self._panel_due = 0.0
@@ -138,7 +143,7 @@ class Viewer:
     def _draw(self, frame: int) -> None:
         self.frame = frame
         controls, trajectory = self._controls, self.trajectory
-        world = int(controls.world.value)
+        world = self._chosen_world()
         if world != self._charted_world:
             self._load_charts(world)
         with self._server.atomic():
@@ -157,7 +162,7 @@ class Viewer:
         self._controls.fit(self.trajectory)
         self._seconds, self._panel_frame = 0.0, -1
         self._draw(0)
-        self._controls.status.content = _summary(self.trajectory)
+        self._controls.tell(_summary(self.trajectory))
 
     def _new_scene(self) -> RobotScene:
         server = self._server
@@ -166,8 +171,15 @@ class Viewer:
         position, target = scene.camera()
         server.initial_camera.position, server.initial_camera.look_at = position, target
         for client in server.get_clients().values():
-            client.camera.position, client.camera.look_at = position, target
+            # A camera that is where it should look, or told that nothing is up, cannot be turned: it stays.
+            with contextlib.suppress(ValueError):
+                client.camera.position, client.camera.look_at = position, target
         return scene
+
+    def _chosen_world(self) -> int:
+        """Of this motion: the slider's value may be from one with more worlds."""
+        worlds: int = self.trajectory.begins.shape[1]
+        return min(int(self._controls.world.value), worlds - 1)
 
     def _load_charts(self, world: int) -> None:
         self._charts.load(self.trajectory, world)
@@ -175,7 +187,7 @@ class Viewer:
 
     def _record_anew(self) -> None:
         controls = self._controls
-        controls.status.content = "recording ..."
+        controls.tell("recording ...")
         self.rollout = replace(
             self.rollout,
             checkpoint=str(controls.checkpoint.value),
@@ -184,11 +196,14 @@ class Viewer:
             seed=self.rollout.seed + 1,
         )
         try:
-            trajectory = self._record(self.rollout)
             names = self._checkpoints()
-        except (OSError, ValueError) as error:
-            # A run may be removed or replaced while it is looked at; what was recorded before can still be seen.
-            controls.status.content = f"**{error}**"
+            if names and self.rollout.checkpoint not in names:
+                raise FileNotFoundError(f"there is no checkpoint '{self.rollout.checkpoint}' any more")
+            trajectory = self._record(self.rollout)
+        except Exception as error:
+            # A run may be removed, replaced or damaged while it is looked at; what was recorded can still be seen.
+            kind = "" if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: "
+            controls.tell(f"{kind}{error}")
             return
         if names:
             controls.checkpoint.options = names
@@ -196,7 +211,7 @@ class Viewer:
         if trajectory.begins.shape[1] != self._scene.num_worlds:
             self._scene = self._new_scene()
         self._begin()
-        self._load_charts(int(controls.world.value))
+        self._load_charts(self._chosen_world())
         controls.set_playing(True)
 
 

@@ -12,21 +12,25 @@ from pathlib import Path
 import viser
 
 from trot.atomic import check_destination, replacing
+from trot.unpromised import start_viser
 from trot.view.browser.nodes import RobotScene
+from trot.view.browser.page_guard import LOOPBACK, Guard
 from trot.view.motion.force_arrows import contact_forces
 from trot.view.motion.trajectory import Trajectory
 
-LOOPBACK = "127.0.0.1"
 CLIENT_TITLE = "<title>Viser</title>"
 
 
 @contextlib.contextmanager
-def quiet_server(port: int) -> Iterator[viser.ViserServer]:
-    """A viser server that only this machine reaches and that prints nothing; port 0 takes any that is free."""
+def quiet_server(port: int, guard: Guard | None = None) -> Iterator[viser.ViserServer]:
+    """A viser server that prints nothing; port 0 takes any that is free.
+
+    Only this machine reaches it, at the address that the guard knows; without a guard nobody does.
+    """
     if not 0 <= port <= 65535:
         raise ValueError(f"a port is a number from 0 to 65535, not {port}")
     with contextlib.redirect_stdout(io.StringIO()):
-        server = viser.ViserServer(host=LOOPBACK, port=port, verbose=False)
+        server = start_viser(LOOPBACK, port, (guard or Guard()).guarded)
     try:
         # viser takes the next one instead of a port that is taken, and says so nowhere.
         if port not in (0, server.get_port()):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from trot.view.motion.trajectory import Trajectory
 
 DESCRIPTION = "Watch a robot move, in the browser or as a page to keep."
+MOST_WORLDS = 1024
+"""No page shows more, and each costs memory here and there."""
 EXTRA = 'trot view: viser is not installed; pip install "trot[view]" adds it'
 
 
@@ -75,8 +77,8 @@ def view_command(arguments: list[str]) -> int:
 
 
 def _view(settings: ViewSettings) -> None:
-    if settings.worlds < 1:
-        raise ValueError(f"worlds must be at least 1, not {settings.worlds}")
+    if not 1 <= settings.worlds <= MOST_WORLDS:
+        raise ValueError(f"worlds must be from 1 to {MOST_WORLDS}, not {settings.worlds}")
     from trot.view.browser.live import Rollout, serve
     from trot.view.motion.trajectory import SUFFIX
 
