@@ -127,7 +127,7 @@ def test_names_in_files_run_no_script_in_the_page(tmp_path):
                 other.set("Checkpoint", "last")
                 tab.wait_for("document.body.innerText.includes('1 world')")
 
-    # A motion from elsewhere names the terms of its reward, and the bodies of its robot.
+    # A motion from elsewhere names the terms of its reward.
     motion = record("cartpole", agent="random", steps=20)
     motion = replace(motion, reward_terms={name: motion.begins.astype(np.float32) for name in SCRIPTS})
     motion.save(tmp_path / "motion.npz")
