@@ -252,12 +252,9 @@ def test_stop_at_ends_a_run_that_is_good_enough(tmp_path):
 )
 def test_mistakes_are_one_line(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    try:
-        assert main(arguments) == 2
-    except SystemExit as stopped:
-        assert stopped.code == 2
-    error = capsys.readouterr().err
-    assert message in error and "Traceback" not in error
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
     assert list(tmp_path.iterdir()) == []
 
 
@@ -282,9 +279,7 @@ def test_an_unknown_algorithm_or_preset_names_those_there_are(options, message, 
 
 
 def test_an_unknown_setting_suggests_the_nearest(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["train", "ant", "--num-world", "4"])
-    assert stopped.value.code == 2
+    assert main(["train", "ant", "--num-world", "4"]) == 2
     assert "--num-worlds" in capsys.readouterr().err
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import torch
 import tyro
 
+from trot.command_line import parse
 from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env, make_task, names_task
@@ -118,8 +119,8 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
     kind = TrainSettings[algorithm.settings]  # type: ignore[name-defined]
     description = f"Teach a policy by {algorithm.label}: {algorithm.summary}. Presets: {', '.join(algorithm.presets)}."
     if task is None:
-        return tyro.cli(kind, prog="trot train", description=description, args=["--help"])
-    return tyro.cli(kind, prog="trot train", description=description, default=default, args=arguments)
+        return parse(kind, "trot train", description, ["--help"])
+    return parse(kind, "trot train", description, arguments, default=default)
 
 
 def choose_device(device: str) -> str:

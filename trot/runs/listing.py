@@ -9,8 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import tyro
-
+from trot.command_line import parse_call
 from trot.runs.folder import MACHINE, SETTINGS, RunFolder
 
 DEEPEST = 3
@@ -43,7 +42,7 @@ class RunSummary:
 
 def list_command(arguments: list[str]) -> int:
     """List the runs, and what they reached."""
-    tyro.cli(print_runs, prog="trot list", description=list_command.__doc__, args=arguments)
+    parse_call(print_runs, "trot list", list_command.__doc__, arguments)()
     return 0
 
 
