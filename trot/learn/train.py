@@ -18,8 +18,10 @@ from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
 from trot.learn.older_runs import upgraded_checkpoint
 from trot.learn.saved_settings import settings_from
+from trot.learn.torch_threads import note_other_threads
 from trot.learn.trainer import Schedule, Trainer
 from trot.runs.folder import RunFolder
+from trot.sim.threads import get_num_threads
 
 Settings = TypeVar("Settings", bound=LearnerSettings)
 
@@ -139,6 +141,7 @@ def _make_learner(algorithm: Algorithm, settings: TrainSettings[Any]) -> Learner
 
 def _load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
     """Go on where the run stopped; raises where the algorithm is another one by now."""
+    note_other_threads(learner, learner.device, run.settings.get("threads"))
     written = run.last_metrics().keys() - {"iteration", "steps", "seconds"}
     if written and written != set(learner.all_columns()):
         differ = ", ".join(sorted(written ^ set(learner.all_columns())))
@@ -166,6 +169,7 @@ def _described(settings: TrainSettings[Any], algorithm: Algorithm, learner: Lear
         "preset": settings.preset or algorithm.default_preset,
         "seed": settings.seed,
         "device": learner.device.type,
+        "threads": get_num_threads(),
         "iterations": settings.settings.iterations,
         "agent": learner.agent.described(),
         "schedule": asdict(settings.schedule),
