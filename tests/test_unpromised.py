@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,34 @@ def test_a_viser_that_starts_otherwise_is_stopped(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(RuntimeError, match="another way"):
         unpromised.start_viser("127.0.0.1", 0, lambda settings: settings)
     assert len(stopped) == 1
+
+
+def test_warp_asks_before_it_looks_into_its_cache() -> None:
+    start_warp()
+    module = unpromised.warp_module("trot_test_before_loading", {"enable_backward": False})
+    asked: list[tuple[Path, str]] = []
+
+    def prepare(folder: Path, binary: str, build: Callable[[Path], object]) -> None:
+        asked.append((folder, binary))
+        shutil.rmtree(folder, ignore_errors=True)
+        build(folder)
+        for file in (folder / binary, folder / f"{folder.name}.meta"):
+            assert file.is_file(), f"Warp's compiler no longer leaves {file.name} where it is told to; {MEND}"
+        made.append((folder / binary).stat().st_ino)
+
+    made: list[int] = []
+    unpromised.before_loading(module, prepare)
+
+    @wp.kernel(module=module)
+    def idle():
+        pass
+
+    with quiet_warp():
+        wp.launch(idle, dim=1, device="cpu")
+    assert len(asked) == 1, f"Warp no longer compiles through Module._compile with the place of the binary; {MEND}"
+    ((folder, binary),) = asked
+    assert folder.parent == Path(wp.config.kernel_cache_dir or ""), f"Warp's cache lies elsewhere; {MEND}"
+    assert made == [(folder / binary).stat().st_ino], f"Warp compiled again what was there already; {MEND}"
 
 
 def test_nothing_private_is_used_elsewhere() -> None:

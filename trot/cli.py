@@ -9,6 +9,7 @@ from pathlib import Path
 
 import tyro
 
+from trot.command_line import parse, parse_call
 from trot.sim.errors import GradientError, NonFiniteError
 
 DESCRIPTION = "Robots that learn through gradients of their simulation. `trot --version` prints the version."
@@ -18,7 +19,7 @@ def tasks(arguments: list[str]) -> int:
     """List the tasks with their dimensions."""
     from trot.learn.try_out import print_tasks
 
-    tyro.cli(print_tasks, prog="trot tasks", description=tasks.__doc__, args=arguments)
+    parse_call(print_tasks, "trot tasks", tasks.__doc__, arguments)()
     return 0
 
 
@@ -26,7 +27,7 @@ def try_task(arguments: list[str]) -> int:
     """Run a task for a few seconds with an agent that knows nothing, and print returns."""
     from trot.learn.try_out import TrySettings, run_try
 
-    run_try(tyro.cli(TrySettings, prog="trot try", description=try_task.__doc__, args=arguments))
+    run_try(parse(TrySettings, "trot try", try_task.__doc__, arguments))
     return 0
 
 
@@ -37,10 +38,10 @@ def check(arguments: list[str]) -> int:
     from trot.sim.check_robot import CheckSettings, run_check
 
     if any(names_task(argument) for argument in arguments):
-        task_settings = tyro.cli(TaskCheckSettings, prog="trot check", description=check.__doc__, args=arguments)
+        task_settings = parse(TaskCheckSettings, "trot check", check.__doc__, arguments)
         return 0 if run_task_check(task_settings) else 1
     description = f"{check.__doc__} These are the options for a robot file; `trot check ant --help` shows a task's."
-    settings = tyro.cli(CheckSettings, prog="trot check", description=description, args=arguments)
+    settings = parse(CheckSettings, "trot check", description, arguments)
     if not settings.model.suffix and not settings.model.exists():
         # A task misspelt rather than a file: the answer lists the tasks.
         make_task(str(settings.model))
@@ -76,7 +77,7 @@ def resume(arguments: list[str]) -> int:
         """
         go_on(run, device, stop_at, iterations)
 
-    tyro.cli(read, prog="trot resume", description=resume.__doc__, args=arguments)
+    parse_call(read, "trot resume", resume.__doc__, arguments)()
     return 0
 
 
@@ -84,7 +85,7 @@ def algorithms(arguments: list[str]) -> int:
     """List the algorithms that `trot train` learns by."""
     from trot.learn.algorithms import print_algorithms
 
-    tyro.cli(print_algorithms, prog="trot algorithms", description=algorithms.__doc__, args=arguments)
+    parse_call(print_algorithms, "trot algorithms", algorithms.__doc__, arguments)()
     return 0
 
 
@@ -142,7 +143,7 @@ def replay_fault(arguments: list[str]) -> int:
         """
         print(replay(path))
 
-    tyro.cli(read, prog="trot replay-fault", description=replay_fault.__doc__, args=arguments)
+    parse_call(read, "trot replay-fault", replay_fault.__doc__, arguments)()
     return 0
 
 
@@ -165,12 +166,12 @@ def bench(arguments: list[str]) -> int:
     what, rest = (arguments[0], arguments[1:]) if arguments[:1] in (["env"], ["train"]) else ("step", arguments)
     if what == "env":
         description = "Measure the environments, and what they add to the physics."
-        run_env_bench(tyro.cli(EnvBenchSettings, prog="trot bench env", description=description, args=rest))
+        run_env_bench(parse(EnvBenchSettings, "trot bench env", description, rest))
     elif what == "train":
         description = "Measure a learning iteration, split into the phases of the algorithm."
-        run_train_bench(tyro.cli(TrainBenchSettings, prog="trot bench train", description=description, args=rest))
+        run_train_bench(parse(TrainBenchSettings, "trot bench train", description, rest))
     else:
-        run_bench(tyro.cli(BenchSettings, prog="trot bench", description=bench.__doc__, args=rest))
+        run_bench(parse(BenchSettings, "trot bench", bench.__doc__, rest))
     return 0
 
 
@@ -178,7 +179,7 @@ def demo(arguments: list[str]) -> int:
     """Teach a pole on a cart to swing up, on the CPU, within a minute."""
     from trot.demo import run_demo
 
-    tyro.cli(run_demo, prog="trot demo", description=demo.__doc__, args=arguments)
+    parse_call(run_demo, "trot demo", demo.__doc__, arguments)()
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -60,6 +61,29 @@ def warp_module(name: str, options: dict[str, Any]) -> Any:
     module = wp.get_module(name)
     module.options.update(options)
     return module
+
+
+def before_loading(module: Any, prepare: Callable[[Path, str, Callable[[Path], object]], None]) -> None:
+    """Have `prepare(folder, binary, build)` called before Warp looks into its cache for a module's files on the CPU.
+
+    Warp loads `folder/binary` if it is there and compiles it if not; build(elsewhere) compiles into another folder. What
+    is loaded for CUDA goes through the driver, which reports a damaged file as an error.
+    """
+    compile_module = module._compile
+
+    def compile_or_find(
+        device: Any = None, output_dir: Any = None, output_name: Any = None, *rest: Any, **how: Any
+    ) -> Any:
+        # Who compiles without loading leaves the name to Warp.
+        if output_name is not None and device is not None and device.is_cpu:
+
+            def build(elsewhere: Path) -> object:
+                return compile_module(device, str(elsewhere), output_name, *rest, **how)
+
+            prepare(Path(output_dir), output_name, build)
+        return compile_module(device, output_dir, output_name, *rest, **how)
+
+    module._compile = compile_or_find
 
 
 def warp_structure(struct: Any) -> type[ctypes.Structure]:

@@ -95,6 +95,25 @@ def test_a_run_of_the_same_name_comes_in_the_order_of_its_number(tmp_path):
     assert [run.folder.name for run in list_runs(tmp_path)] == ["ant", *(f"ant-{i}" for i in range(2, 12))]
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e300"])
+def test_a_run_with_times_that_make_no_sense_does_not_break_the_list(several, capsys, seconds):
+    (several / "bptt" / "metrics.csv").write_text(f"iteration,seconds\n3,{seconds}\n")
+    print_runs(several)
+    shown = capsys.readouterr().out
+    assert shown.count("\n") == 7
+    (line,) = (line for line in shown.splitlines() if line.endswith("bptt"))
+    assert line.split()[3:6] == ["3/500", "-", "-"]
+
+
+def test_whatever_is_in_a_run_does_not_break_the_list(several, capsys):
+    # Deeper than Python's parser goes: no ValueError.
+    (several / "bptt" / "settings.json").write_text("[" * 100_000)
+    print_runs(several)
+    shown = capsys.readouterr().out
+    assert shown.count("\n") == 7
+    assert f"cannot be read: '{several / 'bptt'}': RecursionError" in shown
+
+
 LIST_WITHOUT_HEAVY_MODULES = """
 import sys
 from trot.runs.listing import list_command

@@ -376,13 +376,18 @@ def steps_that_go_back(path):
 @pytest.mark.parametrize(
     "damage", [broken_settings, no_settings, missing_columns, word_for_a_number, steps_that_go_back]
 )
-def test_a_broken_run_is_named(tmp_path, refused, damage):
-    path = make_run(tmp_path, [1, 2], seed=0)
-    make_run(tmp_path, [1, 2], seed=1)
+def test_a_broken_run_is_named_and_breaks_no_other(tmp_path, refused, capsys, damage):
+    path = make_run(tmp_path / "runs", [1, 2], seed=0)
     reason = damage(path)
     assert refused(path).startswith(f"trot plot: {reason}")
     if damage is not no_settings:
-        assert refused(tmp_path).startswith(f"trot plot: {reason}")
+        assert refused(tmp_path / "runs").startswith(f"trot plot: no run can be read: {reason}")
+    make_run(tmp_path / "runs", [1, 2], seed=1)
+    capsys.readouterr()
+    assert plot_command([str(tmp_path / "runs"), "--out", str(tmp_path / "curves.png")]) == 0
+    assert (tmp_path / "curves.png").exists()
+    said = capsys.readouterr().err
+    assert said == "" if damage is no_settings else said.startswith(f"left out: {reason}")
 
 
 def test_no_finished_episode(tmp_path, refused):

@@ -248,3 +248,10 @@ def test_what_is_no_trajectory(hops, tmp_path):
         Trajectory.load(tmp_path / "missing.npz")
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         hops.save(tmp_path / "missing" / "file.npz")
+
+
+def test_a_motion_that_would_never_end_is_refused_at_once():
+    with pytest.raises(ValueError, match="60,000,000,000 steps of 1 worlds are too long a motion to record"):
+        record("cartpole", agent="zero", seconds=1e9)
+    with pytest.raises(ValueError, match="1,000,000,000 worlds are too many to record"):
+        record("cartpole", agent="zero", worlds=10**9, steps=1)

@@ -26,6 +26,8 @@ from trot.sim.step import Physics, guarded_step
 
 Info = dict[str, Any]
 
+LARGEST_SEED = 2**64 - 2**20
+"""PyTorch's, less what is added for streams of random numbers beside the starts."""
 START_ROUNDS = 32
 """Starts drawn at once, per world."""
 STARTS_AT_ONCE = 32_768
@@ -83,6 +85,8 @@ class Env:
         self.task, self.num_worlds, self.dtype = task, num_worlds, dtype
         self.device = _existing_device(device)
         self.stochastic_start, self.randomize = stochastic_start, randomize
+        if not isinstance(seed, int) or not -(2**63) <= seed < LARGEST_SEED:
+            raise ValueError(f"seed must be a whole number of at least -2^63 and below 2^64 - 2^20, not {seed!r}")
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self._zero = torch.zeros((), dtype=dtype, device=self.device)
         # As tensors, because PyTorch takes three times as long to add or compare a plain number, and would bring it to

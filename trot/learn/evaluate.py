@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from trot.command_line import parse
 from trot.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class EvalSettings:
 
 def eval_command(arguments: list[str]) -> int:
     """Play episodes with a trained policy, without and with its noise, and print the returns."""
-    settings = tyro.cli(EvalSettings, prog="trot eval", description=eval_command.__doc__, args=arguments)
+    settings = parse(EvalSettings, "trot eval", eval_command.__doc__, arguments)
 
     import torch
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from trot.command_line import parse
 from trot.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ExportSettings:
 
 def export_command(arguments: list[str]) -> int:
     """Write a trained policy as ONNX and as TorchScript, and check both files against it."""
-    settings = tyro.cli(ExportSettings, prog="trot export", description=export_command.__doc__, args=arguments)
+    settings = parse(ExportSettings, "trot export", export_command.__doc__, arguments)
     try:
         for name in ("onnx", "onnxruntime"):
             importlib.import_module(name)

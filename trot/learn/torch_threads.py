@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
+from torch import nn
 
 from trot.sim.threads import get_num_threads
 
@@ -39,3 +40,21 @@ def one_torch_thread() -> contextlib.AbstractContextManager[None]:
 def threads_for_batches(layers: tuple[int, ...]) -> contextlib.AbstractContextManager[None]:
     """For passes over a whole window through layers of these widths."""
     return torch_threads(get_num_threads() if max(layers, default=0) >= WIDE_LAYER else 1)
+
+
+def depends_on_threads(networks: nn.Module, device: torch.device) -> bool:
+    """Whether learning gives other bits on another number of threads: those share the sums of wide layers."""
+    return device.type == "cpu" and any(
+        weight.dim() > 0 and len(weight) >= WIDE_LAYER for weight in networks.parameters()
+    )
+
+
+def note_other_threads(networks: nn.Module, device: torch.device, began_on: int | None) -> None:
+    """Say so where a run goes on with another number of threads than it began on, and that changes its bits."""
+    threads = get_num_threads()
+    if began_on not in (None, threads) and depends_on_threads(networks, device):
+        print(
+            f"The run began with {began_on} threads and goes on with {threads}: its layers are {WIDE_LAYER} wide or "
+            "more, so that its numbers are not to the bit those of a run that never stopped",
+            flush=True,
+        )

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import torch
 import tyro
 
+from trot.command_line import parse
 from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env, make_task, names_task
@@ -20,8 +21,10 @@ from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
 from trot.learn.older_runs import upgraded_checkpoint
 from trot.learn.saved_settings import settings_from
+from trot.learn.torch_threads import note_other_threads
 from trot.learn.trainer import Schedule, Trainer, writing_into
 from trot.runs.folder import RunFolder
+from trot.sim.threads import get_num_threads
 
 Settings = TypeVar("Settings", bound=LearnerSettings)
 
@@ -131,8 +134,8 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
     kind = TrainSettings[algorithm.settings]  # type: ignore[name-defined]
     description = f"Teach a policy by {algorithm.label}: {algorithm.summary}. Presets: {', '.join(algorithm.presets)}."
     if task is None:
-        return tyro.cli(kind, prog="trot train", description=description, args=["--help"])
-    return tyro.cli(kind, prog="trot train", description=description, default=default, args=arguments)
+        return parse(kind, "trot train", description, ["--help"])
+    return parse(kind, "trot train", description, arguments, default=default)
 
 
 def choose_device(device: str) -> str:
@@ -177,6 +180,7 @@ def _saved(run: RunFolder) -> dict[str, Any]:
 
 def _load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
     """Go on where the run stopped; raises where task, algorithm or settings are others by now."""
+    note_other_threads(learner, learner.device, run.settings.get("threads"))
     try:
         learner.load_state_dict(saved)
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
@@ -221,6 +225,7 @@ def _described(settings: TrainSettings[Any], algorithm: Algorithm, learner: Lear
         "preset": settings.preset or algorithm.default_preset,
         "seed": settings.seed,
         "device": learner.device.type,
+        "threads": get_num_threads(),
         "iterations": settings.settings.iterations,
         "agent": learner.agent.described(),
         "schedule": asdict(settings.schedule),

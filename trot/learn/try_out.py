@@ -73,6 +73,8 @@ def print_tasks() -> None:
 
 def run_try(settings: TrySettings) -> None:
     """Step, and print what happens: a line per second of simulated time, then the returns."""
+    if settings.steps < 1:
+        raise ValueError(f"steps must be at least 1, not {settings.steps}")
     task = make_task(settings.task)
     env = make_env(task, settings.worlds, settings.device, settings.seed)
     act = nothing_acts(env) if settings.agent == "zero" else chance_acts(env, settings.seed)

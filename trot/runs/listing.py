@@ -9,12 +9,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import tyro
-
+from trot.command_line import parse_call
 from trot.runs.folder import MACHINE, SETTINGS, RunFolder
 
 DEEPEST = 3
 """Folders below the root that are looked into: root/task/algo/run."""
+
+LONGEST = timedelta.max.total_seconds()
+"""Of what can be shown."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class RunSummary:
 
 def list_command(arguments: list[str]) -> int:
     """List the runs, and what they reached."""
-    tyro.cli(print_runs, prog="trot list", description=list_command.__doc__, args=arguments)
+    parse_call(print_runs, "trot list", list_command.__doc__, arguments)()
     return 0
 
 
@@ -86,7 +88,7 @@ def _summary(path: Path) -> RunSummary:
         run = RunFolder.open(path)
         last = run.last_metrics()
         settings, done = run.settings, last.get("iteration", 0.0)
-        seed, planned = settings["seed"], settings.get("iterations")
+        seed, planned, seconds = settings["seed"], settings.get("iterations"), last.get("seconds", math.nan)
         return RunSummary(
             folder=path,
             task=str(settings["task"]),
@@ -95,11 +97,14 @@ def _summary(path: Path) -> RunSummary:
             iterations=int(done) if math.isfinite(done) else 0,
             planned_iterations=planned if isinstance(planned, int) else None,
             best_return=run.best_return(),
-            seconds=last.get("seconds"),
+            seconds=seconds if abs(seconds) < LONGEST else None,
             goal_met=_goal_met(settings, last),
         )
     except (OSError, ValueError) as error:
         return RunSummary(path, problem=str(error))
+    except Exception as error:
+        # Whatever else a damaged file does to a reader, the other runs are listed.
+        return RunSummary(path, problem=f"'{path}': {type(error).__name__}: {error}")
 
 
 def _goal_met(settings: dict[str, Any], last: dict[str, float]) -> bool:

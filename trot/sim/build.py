@@ -16,6 +16,7 @@ import warp as wp
 
 from trot.sim.arguments import ArgumentGroup, Packer
 from trot.sim.cpp_struct import Layout
+from trot.sim.kernel_cache import cannot_write, temporary_cache
 from trot.sim.native import MODULE_OPTIONS, call_type, define_kernels
 from trot.sim.programs import BACKWARD, FORWARD, REPORT_SIZES, WORK, Program
 from trot.unpromised import set_argument, warp_structure
@@ -119,15 +120,27 @@ def quiet_warp() -> Iterator[None]:
 
 @functools.cache
 def start_warp() -> None:
-    """Initialise Warp once. Where there is no GPU, it says so on stderr whatever its log level: hold that back."""
+    """Initialise Warp once, with a folder for compiled kernels that can be written."""
     with quiet_warp():
-        if torch.cuda.is_available():
-            wp.init()  # type: ignore[no-untyped-call]
-        else:
-            _init_without_stderr()
+        try:
+            _init_warp()
+        except OSError as error:
+            # A library that cannot be loaded is no file's error.
+            if error.filename is None:
+                raise
+            wp.config.kernel_cache_dir = str(temporary_cache(error))
+            _init_warp()
+    assert wp.config.kernel_cache_dir is not None, "Warp notes there where its cache is"
+    reason = cannot_write(Path(wp.config.kernel_cache_dir))
+    if reason is not None:
+        wp.config.kernel_cache_dir = str(temporary_cache(reason))
 
 
-def _init_without_stderr() -> None:
+def _init_warp() -> None:
+    """Where there is no GPU, Warp says so on stderr whatever its log level: hold that back."""
+    if torch.cuda.is_available():
+        wp.init()  # type: ignore[no-untyped-call]
+        return
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

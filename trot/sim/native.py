@@ -8,7 +8,8 @@ from typing import Any
 import warp as wp
 
 from trot.sim.arguments import ArgumentGroup
-from trot.unpromised import declare_source, warp_module
+from trot.sim.kernel_cache import ensure_whole
+from trot.unpromised import before_loading, declare_source, warp_module
 
 MODULE_OPTIONS = {"enable_backward": False, "fast_math": False}
 
@@ -29,6 +30,7 @@ def define_kernels(text: str, module_name: str, bodies: dict[str, tuple[Any, str
     """
     declare = declare_source(text, module_name)
     module = warp_module(module_name, MODULE_OPTIONS)
+    before_loading(module, ensure_whole)
     return {name: _define_kernel(module, declare, name, *given) for name, given in bodies.items()}
 
 

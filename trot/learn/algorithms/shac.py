@@ -14,6 +14,7 @@ so that on CUDA each is captured in a graph once and then replayed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -79,8 +80,15 @@ class ShacSettings(LearnerSettings):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
         for name in ("actor_lr", "critic_lr", "final_lr", "max_grad_norm"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if not all(0 <= beta < 1 for beta in self.adam_betas):
+            raise ValueError(f"adam_betas must be 0 or more and below 1, not {self.adam_betas}")
+        if not math.isfinite(self.initial_log_std):
+            raise ValueError(f"initial_log_std must be finite, not {self.initial_log_std}")
+        for name in ("actor_hidden", "critic_hidden"):
+            if not all(width >= 1 for width in getattr(self, name)):
+                raise ValueError(f"{name} must be widths of at least 1, not {getattr(self, name)}")
         if self.policy not in get_args(PolicyKind):
             raise ValueError(f"policy must be one of {', '.join(get_args(PolicyKind))}, not '{self.policy}'")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from trot.command_line import parse
 from trot.progress import Progress
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class ViewSettings:
 
 def view_command(arguments: list[str]) -> int:
     """Watch a robot move; returns the exit code."""
-    settings = tyro.cli(ViewSettings, prog="trot view", description=DESCRIPTION, args=arguments)
+    settings = parse(ViewSettings, "trot view", DESCRIPTION, arguments)
     try:
         import viser  # noqa: F401
     except ModuleNotFoundError as error:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 ROBOT_STEPS = 300
 """Of a bare robot file, which has no episodes."""
 
+MOST_FRAMES = 1_000_000
+"""Of all worlds together: some hundred megabytes."""
+
 AgentKind = Literal["policy", "zero", "random"]
 
 
@@ -61,10 +64,17 @@ def record(
     from trot.runs.folder import RunFolder
     from trot.view.motion.frames import ROBOT_DT, record_env, record_robot
 
+    if worlds > MOST_FRAMES:
+        raise ValueError(f"{worlds:,} worlds are too many to record: at most {MOST_FRAMES:,}")
+
     def frames(dt: float, default: int) -> int:
         wanted = steps if steps is not None else default if seconds is None else max(1, round(seconds / dt))
         if wanted < 1:
             raise ValueError(f"steps must be at least 1, not {wanted}")
+        if wanted * worlds > MOST_FRAMES:
+            raise ValueError(
+                f"{wanted:,} steps of {worlds:,} worlds are too long a motion to record: at most {MOST_FRAMES:,} in all"
+            )
         return wanted
 
     if not names_task(source):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,13 +91,25 @@ class Timing:
 def load_runs(paths: Sequence[Path], columns: Sequence[str], of_some: Sequence[str] = ()) -> list[LoadedRun]:
     """The runs at or below the paths, each once, in the order of the paths; with columns that only some have.
 
-    Raises ValueError or FileNotFoundError, which name the folder, where one cannot be read.
+    Raises ValueError or FileNotFoundError, which name the folder, where one cannot be read that a path names itself;
+    one below a path is left out, and stderr says so.
     """
     found: dict[Path, LoadedRun] = {}
+    broken: list[str] = []
     for path in paths:
         for folder in _run_folders(path):
-            if folder.resolve() not in found:
+            if folder.resolve() in found:
+                continue
+            try:
                 found[folder.resolve()] = _load(folder, columns, of_some)
+            except (OSError, ValueError) as error:
+                if folder == path:
+                    raise
+                broken.append(str(error))
+    if broken and not found:
+        raise ValueError(f"no run can be read: {broken[0]}")
+    for problem in broken:
+        print(f"left out: {problem}", file=sys.stderr)
     if not found:
         where = ", ".join(f"'{path}'" for path in paths)
         raise ValueError(f"no runs in {where}; make one: trot train cartpole" if where else "name one run or more")

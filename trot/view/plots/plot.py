@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import tyro
 
 from trot.atomic import replacing
+from trot.command_line import parse
 from trot.view.plots.curves import (
     CURVE_COLUMNS,
     HEALTH_COLUMNS,
@@ -53,7 +54,7 @@ class PlotSettings:
 
 def plot_command(arguments: list[str]) -> int:
     """Draw learning curves: mean and standard deviation over seeds, one row of panels per task."""
-    settings = tyro.cli(PlotSettings, prog="trot plot", description=plot_command.__doc__, args=arguments)
+    settings = parse(PlotSettings, "trot plot", plot_command.__doc__, arguments)
     try:
         # An extra; and heavy, so that help does not wait for it.
         importlib.import_module("matplotlib")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from trot.command_line import parse
 from trot.progress import Progress
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class RenderSettings:
 
 def render_command(arguments: list[str]) -> int:
     """Write a motion as a video (.mp4), an animation (.gif) or a strip of pictures (.png)."""
-    settings = tyro.cli(RenderSettings, prog="trot render", description=render_command.__doc__, args=arguments)
+    settings = parse(RenderSettings, "trot render", render_command.__doc__, arguments)
     _check(settings)
 
     # NumPy and MuJoCo are imported only now: help and misspelt options answer at once.

@@ -1,0 +1,140 @@
+"""Compiled kernels on disk: damaged ones are built again, and a folder that cannot be written is no obstacle."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trot.sim.kernel_cache import cannot_write, ensure_whole, temporary_cache
+
+FALL = """
+import torch
+from trot.sim.load import load_model
+from trot.sim.step import step
+model = load_model('<mujoco><worldbody><body><joint name="a" type="slide" axis="0 0 1"/>'
+                   '<geom type="sphere" size="0.1"/></body></worldbody></mujoco>')
+print(round(step(model, model.default_state(1), torch.zeros(1, 0), 0.01).joint_qd.item(), 6))
+"""
+FALLEN = "-0.0981\n"
+"""9.81 m/s^2 for 10 ms."""
+
+
+def fall(cache: Path, temporary: Path) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: a damaged kernel may end it."""
+    places = {"WARP_CACHE_PATH": str(cache), "TMPDIR": str(temporary)}
+    return subprocess.run([sys.executable, "-c", FALL], capture_output=True, text=True, env={**os.environ, **places})
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One with the kernels of FALL."""
+    folder = tmp_path_factory.mktemp("kernels")
+    assert fall(folder, folder).stdout == FALLEN
+    return folder
+
+
+def cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def flip(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes(255 - byte for byte in content[middle : middle + 64]) + content[middle + 64 :]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "cut": cut,
+    "garbage": lambda content: bytes(i * 37 % 256 for i in range(len(content))),
+    "flipped": flip,
+}
+
+
+@pytest.mark.parametrize(("suffix", "damage"), [*((".o", damage) for damage in DAMAGES), (".meta", "cut")])
+def test_a_damaged_kernel_is_built_again(cache: Path, suffix: str, damage: str, tmp_path: Path) -> None:
+    (file,) = cache.glob(f"*/wp_trot_*/*{suffix}")
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    first = fall(cache, tmp_path)
+    assert (first.returncode, first.stdout) == (0, FALLEN)
+    assert first.stderr == f"trot: a compiled kernel in {file.parent} is damaged, and is built again\n"
+
+
+def test_kernels_that_another_version_left_are_built_again_without_a_word(cache: Path, tmp_path: Path) -> None:
+    (file,) = cache.glob("*/wp_trot_*/*.o")
+    for witness in file.parent.glob("*.whole"):
+        witness.unlink()
+    file.write_bytes(b"no object file")
+    found = fall(cache, tmp_path)
+    assert (found.returncode, found.stdout, found.stderr) == (0, FALLEN, "")
+
+
+def test_a_whole_kernel_is_not_built_again(cache: Path, tmp_path: Path) -> None:
+    (file,) = cache.glob("*/wp_trot_*/*.o")
+    before = file.stat()
+    found = fall(cache, tmp_path)
+    assert (found.returncode, found.stdout, found.stderr) == (0, FALLEN, "")
+    after = file.stat()
+    assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
+
+
+def test_a_build_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    folder = tmp_path / "wp_module"
+    folder.mkdir()
+    (folder / "module.o").write_bytes(b"old")
+
+    def fail(elsewhere: Path) -> None:
+        elsewhere.mkdir()
+        (elsewhere / "module.o").write_bytes(b"half")
+        raise RuntimeError("no compiler")
+
+    with pytest.raises(RuntimeError, match="no compiler"):
+        ensure_whole(folder, "module.o", fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["wp_module"]
+    assert (folder / "module.o").read_bytes() == b"old"
+
+
+def test_a_cache_that_cannot_be_made_falls_back_to_a_temporary_folder(tmp_path: Path) -> None:
+    # Below a file no folder can be made, not even by an administrator.
+    (tmp_path / "file").touch()
+    for _ in range(2):
+        found = fall(tmp_path / "file" / "cache", tmp_path)
+        assert (found.returncode, found.stdout) == (0, FALLEN)
+        (line,) = found.stderr.splitlines()
+        assert line.startswith("trot: the folder for compiled kernels cannot be written (")
+        assert f"they go to {tmp_path / 'trot-kernels-'}" in line
+        assert "WARP_CACHE_PATH" in line
+    # The second start found what the first had built.
+    assert len(list(tmp_path.glob("trot-kernels-*/*/wp_trot_*"))) == 1
+
+
+def test_whether_a_folder_can_be_written_is_tried(tmp_path: Path) -> None:
+    assert cannot_write(tmp_path / "new" / "folder") is None
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+    (tmp_path / "file").touch()
+    assert isinstance(cannot_write(tmp_path / "file"), OSError)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder here that nobody can write")
+def test_a_folder_that_is_there_but_cannot_be_written_is_noticed() -> None:
+    assert isinstance(cannot_write(Path("/proc/self")), OSError)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="temporary folders are one's own here")
+def test_a_temporary_folder_that_others_can_write_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ours = temporary_cache(OSError("full"))
+    assert stat.S_IMODE(ours.stat().st_mode) == 0o700
+    assert temporary_cache(OSError("full")) == ours
+    ours.chmod(0o777)
+    other = temporary_cache(OSError("full"))
+    assert other != ours
+    assert stat.S_IMODE(other.stat().st_mode) == 0o700
+    assert capsys.readouterr().err.count("(full)") == 3

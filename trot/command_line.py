@@ -1,0 +1,66 @@
+"""Reading a command's arguments: tyro does it, and what it would say in a box becomes one line."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import tyro
+
+Parsed = TypeVar("Parsed")
+Result = TypeVar("Result")
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+RULE = re.compile(r"[─-]+")
+
+
+def parse(kind: Callable[..., Parsed], prog: str, description: str | None, arguments: list[str], **how: Any) -> Parsed:
+    """What tyro.cli() makes of the arguments. Raises ValueError, with one line, where it cannot."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            parsed: Parsed = tyro.cli(kind, prog=prog, description=description, args=arguments, **how)
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise ValueError(f"{_one_line(said.getvalue())} ({prog} --help shows all options)") from None
+    sys.stderr.write(said.getvalue())
+    return parsed
+
+
+def parse_call(
+    function: Callable[..., Result], prog: str, description: str | None, arguments: list[str]
+) -> Callable[[], Result]:
+    """A call of the function with these arguments, yet to be made."""
+
+    @functools.wraps(function)
+    def prepared(*given: Any, **named: Any) -> Callable[[], Result]:
+        return functools.partial(function, *given, **named)
+
+    return parse(prepared, prog, description, arguments)
+
+
+def _one_line(box: str) -> str:
+    """What a box says first, up to its first rule, and the options it says may have been meant."""
+    parts: list[list[str]] = [[]]
+    for line in COLOUR.sub("", box).splitlines():
+        text = line.strip("│ ")
+        if RULE.fullmatch(text):
+            parts.append([])
+        elif text and text[0] not in "╭╰":
+            parts[-1].append(text)
+    if "╭" not in box:
+        # Where the output takes ASCII alone, the title stands over a rule instead of in the frame.
+        del parts[0]
+    if not parts or not parts[0]:
+        return " ".join(box.split())
+    # Where it names a group of settings, no option is called so.
+    message = re.sub(r"^Error parsing (?!-)[\w.]+: ", "", " ".join(parts[0]))
+    suggestions = [part for part in parts[1:] if part and part[0].startswith("Perhaps")]
+    meant = [line.split()[0] for part in suggestions for line in part if line.startswith("--")]
+    return f"{message}; perhaps you meant {', '.join(meant)}" if meant else message
