@@ -66,8 +66,8 @@ def warp_module(name: str, options: dict[str, Any]) -> Any:
 def before_loading(module: Any, prepare: Callable[[Path, str, Callable[[Path], object]], None]) -> None:
     """Have `prepare(folder, binary, build)` called before Warp looks into its cache for a module's files on the CPU.
 
-    Warp loads `folder/binary` if it is there and compiles it if not; build(elsewhere) compiles into another folder. What
-    is loaded for CUDA goes through the driver, which reports a damaged file as an error.
+    Warp loads `folder/binary` if it is there and compiles it if not; build(elsewhere) compiles into another folder.
+    What is loaded for CUDA goes through the driver, which reports a damaged file as an error.
     """
     compile_module = module._compile
 

@@ -157,7 +157,7 @@ def test_an_algorithm_that_changed_since_is_not_resumed(own_file, capsys, monkey
     before = (Path("runs") / "run" / "metrics.csv").read_bytes()
     for changes, message in (
         ({"columns": ("fitness", "more")}, "other columns of metrics than the algorithm has now: more"),
-        ({"__init__": with_a_buffer}, "does not fit the algorithm as it is now"),
+        ({"__init__": with_a_buffer}, "does not fit its task, algorithm and settings as they are now"),
     ):
         with monkeypatch.context() as patch:
             for name, value in changes.items():
