@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trot.envs.device import capturing, existing_device
 from trot.envs.dry_run import dry_run
 from trot.envs.fault import Fault
+from trot.envs.move import Move
 from trot.envs.randomize import Randomize
-from trot.envs.situation import Situation, as_columns, require_same_memory
+from trot.envs.situation import Situation, as_columns, joined, require_same_memory
 from trot.envs.task import Task, control_sees_state, require_new_names, require_sensible_times
-from trot.envs.worlds import Columns, Starts, Worlds, require_columns
+from trot.envs.worlds import Starts, Worlds, require_columns, world_columns
 from trot.sim.build import SCALARS, Variant
 from trot.sim.guard import Guard, surely_all
 from trot.sim.launch import launcher
 from trot.sim.manifold import with_unit_quaternions
-from trot.sim.parameters import Parameters
 from trot.sim.state import State
 from trot.sim.step import Physics, guarded_step
 
@@ -32,31 +33,6 @@ START_ROUNDS = 32
 """Starts drawn at once, per world."""
 STARTS_AT_ONCE = 32_768
 """With very many worlds fewer are drawn, so that they do not fill the memory."""
-
-
-@dataclass(frozen=True, eq=False)
-class Move:
-    """What a step did in every world, but for its reward."""
-
-    observation: Tensor
-    """What the next action is to answer: a new episode's first where this step ended one."""
-    action: Tensor
-    """As it was carried out."""
-    control: Tensor
-    """What the task made of the action."""
-    sound: Tensor
-    """(num_worlds, 1) False where a world blew up."""
-    all_sound: bool
-    """Whether that is known to hold everywhere; the GPU is never asked."""
-    memory: Tensor
-    """What the task remembered during the step, part beside part: the reward sees it, final_obs what came after."""
-    final_state: Situation
-    """Before any reset, as are the following."""
-    final_obs: Tensor
-    measured: Any
-    """What the task measured of final_state, with the memory of the step."""
-    terminated: Tensor
-    truncated: Tensor
 
 
 class Env:
@@ -83,7 +59,7 @@ class Env:
         require_new_names(task, type(task).__name__)
         require_sensible_times(task)
         self.task, self.num_worlds, self.dtype = task, num_worlds, dtype
-        self.device = _existing_device(device)
+        self.device = existing_device(device)
         self.stochastic_start, self.randomize = stochastic_start, randomize
         if not isinstance(seed, int) or not -(2**63) <= seed < LARGEST_SEED:
             raise ValueError(f"seed must be a whole number of at least -2^63 and below 2^64 - 2^20, not {seed!r}")
@@ -100,7 +76,9 @@ class Env:
         layout = dry_run(task, nominal, self._zero)
         self.observation_layout = layout.observation
         self._memory_widths, self._nominal_memory = layout.memory, layout.nominal_memory
-        self._columns = self._find_columns()
+        self._columns = world_columns(
+            task.model, self.num_observations, self.num_actions, self._memory_widths, randomize is not None, self._zero
+        )
         self._starts: Starts | None = None
         self._used = 0
         self._starts_captured = False
@@ -111,21 +89,6 @@ class Env:
         variant = Variant(self.dtype, per_world_parameters=self.randomize is not None, store_factor=self._zero.is_cuda)
         run = launcher(self.task.model, variant, self._zero.device)
         return Physics(run, self.task.control_dt, self.task.substeps, guard)
-
-    def _find_columns(self) -> dict[str, Columns]:
-        """What every field of the worlds must be."""
-        model, physics_differ = self.task.model, self.randomize is not None
-        widths = {
-            "joint_q": model.num_q,
-            "joint_qd": model.num_dofs,
-            "parameter": Parameters().pack(model, 1, self._zero).shape[1] if physics_differ else 0,
-            "strength": model.num_controls if physics_differ else 0,
-            "memory": sum(self._memory_widths.values()),
-        }
-        widths["last_fault"] = sum(widths.values()) + self.num_actions
-        widths |= {"observation": self.num_observations, "previous_action": self.num_actions}
-        found = {name: Columns(width, self.dtype) for name, width in widths.items()}
-        return found | {name: Columns(1, torch.int64) for name in ("clock", "faults")}
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the compiled kernels, for pickles and deep copies, cut off from gradients as get_state() is."""
@@ -312,8 +275,8 @@ class Env:
         changes = self.task.next_memory(measured, action) if self._memory_widths else {}
         if changes:
             judged = Situation(judged.joint_q, judged.joint_qd, {**judged.memory, **as_columns(changes)})
-            memory, measured = _joined(judged.memory), self.task.measure(judged)
-        return judged, _joined(self.task.observation(measured, action)), memory
+            memory, measured = joined(judged.memory), self.task.measure(judged)
+        return judged, joined(self.task.observation(measured, action)), memory
 
     def rewards(self, moves: Sequence[Move]) -> Tensor:
         """(steps, worlds) what step() would have paid for each of these moves."""
@@ -332,7 +295,7 @@ class Env:
     ) -> tuple[list[str], Tensor]:  # fmt: skip
         """Names, and a column each; zeros where a world blew up."""
         terms = self.task.reward_terms(measured, action)
-        values = _joined(terms)
+        values = joined(terms)
         return list(terms), values if all_sound else torch.where(sound, values, self._zero)
 
     def _begin_episodes(self, done: Tensor, ended: Worlds) -> Worlds:
@@ -415,14 +378,14 @@ class Env:
         joint_q = with_unit_quaternions(self.task.model, state.joint_q).clone()
         state = Situation(joint_q, state.joint_qd.clone(), {**remembered, **given})
         previous_action = previous_action.clone()
-        observation = _joined(self.task.observation(self.task.measure(state), previous_action))
+        observation = joined(self.task.observation(self.task.measure(state), previous_action))
         rest = {
             **worlds.tensors(),
             "joint_q": state.joint_q,
             "joint_qd": state.joint_qd,
             "observation": observation,
             "previous_action": previous_action,
-            "memory": _joined(state.memory) if given else worlds.memory,
+            "memory": joined(state.memory) if given else worlds.memory,
         }
         self._worlds = Worlds(**rest)
         return observation
@@ -505,7 +468,7 @@ class Env:
     def _fresh_starts(self, done: Tensor) -> Starts:
         """A row per world, a start that was never used before in those that are done."""
         assert self._starts is not None
-        if _capturing(self.device) and not self._starts_captured:
+        if capturing(self.device) and not self._starts_captured:
             raise RuntimeError("call env.detach() first inside the capture, or every replay repeats the same starts")
         # The GPU is not asked how many are done: each step takes a row for every world.
         needed = self.num_worlds if done.is_cuda else int(done.sum())
@@ -526,32 +489,10 @@ class Env:
         if self.randomize is not None:
             parameter, strength = self.randomize.draw(model, count, self.generator, self._zero)
         if self._memory_widths:
-            memory = _joined(task.draw_memory(count, generator, self._zero))
+            memory = joined(task.draw_memory(count, generator, self._zero))
         start = self._situation(state.joint_q, state.joint_qd, memory)
         previous_action = self._zero.new_zeros(count, self.num_actions)
-        observation = _joined(task.observation(task.measure(start), previous_action))
+        observation = joined(task.observation(task.measure(start), previous_action))
         self._starts = Starts(state.joint_q, state.joint_qd, observation, parameter, strength, memory)
-        self._starts_captured = _capturing(self.device)
+        self._starts_captured = capturing(self.device)
         self._used = 0
-
-
-def _joined(parts: dict[str, Tensor]) -> Tensor:
-    return torch.cat([part.unsqueeze(1) if part.dim() == 1 else part for part in parts.values()], dim=1)
-
-
-def _capturing(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-
-
-def _existing_device(device: str | torch.device) -> torch.device:
-    try:
-        found = torch.device(device)
-    except RuntimeError:
-        raise ValueError(f"device must be cpu or cuda, not {device}") from None
-    if found.type not in ("cpu", "cuda"):
-        raise ValueError(f"device must be cpu or cuda, not {found}")
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError("PyTorch finds no CUDA device here. Use device='cpu'.")
-    if found.type == "cuda" and found.index is None:
-        found = torch.device("cuda", torch.cuda.current_device())
-    return found

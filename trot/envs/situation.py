@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from trot.sim.state import State
@@ -26,6 +27,11 @@ class Situation(State):
 def as_columns(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """(num_worlds, width) each, where a part may also be (num_worlds,)."""
     return {name: part.unsqueeze(1) if part.dim() == 1 else part for name, part in parts.items()}
+
+
+def joined(parts: Mapping[str, Tensor]) -> Tensor:
+    """All parts side by side, (num_worlds, sum of their widths)."""
+    return torch.cat(list(as_columns(parts).values()), dim=1)
 
 
 def widths_of(parts: Mapping[str, Tensor]) -> dict[str, int]:

@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trot.sim.model import Model
+from trot.sim.parameters import Parameters
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -103,6 +106,23 @@ class Starts:
 
     def tensors(self) -> dict[str, Tensor]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def world_columns(
+    model: Model, observations: int, actions: int, memory: Mapping[str, int], physics_differ: bool, like: Tensor
+) -> dict[str, Columns]:
+    """What every field of the worlds must be, with the dtype of `like`."""
+    widths = {
+        "joint_q": model.num_q,
+        "joint_qd": model.num_dofs,
+        "parameter": Parameters().pack(model, 1, like).shape[1] if physics_differ else 0,
+        "strength": model.num_controls if physics_differ else 0,
+        "memory": sum(memory.values()),
+    }
+    widths["last_fault"] = sum(widths.values()) + actions
+    widths |= {"observation": observations, "previous_action": actions}
+    found = {name: Columns(width, like.dtype) for name, width in widths.items()}
+    return found | {name: Columns(1, torch.int64) for name in ("clock", "faults")}
 
 
 def require_columns(whose: str, tensors: Mapping[str, Any], expected: Mapping[str, Columns], rows: int) -> None:
