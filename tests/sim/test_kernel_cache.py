@@ -56,7 +56,13 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize(("suffix", "damage"), [*((".o", damage) for damage in DAMAGES), (".meta", "cut")])
+OTHERS = [(".meta", "cut"), *((".o", damage) for damage in DAMAGES if damage not in ("cut", "flipped"))]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [(".o", "cut"), (".o", "flipped"), *(pytest.param(*case, marks=pytest.mark.campaign) for case in OTHERS)],
+)
 def test_a_damaged_kernel_is_built_again(cache: Path, suffix: str, damage: str, tmp_path: Path) -> None:
     (file,) = cache.glob(f"*/wp_trot_*/*{suffix}")
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
