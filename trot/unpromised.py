@@ -30,6 +30,11 @@ def foreach_mul_(tensors: list[Tensor], factor: Tensor) -> None:
     torch._foreach_mul_(tensors, factor)
 
 
+def foreach_add_(tensors: list[Tensor], others: list[Tensor]) -> None:
+    """Add to each tensor the other that belongs to it, in place and in one operation."""
+    torch._foreach_add_(tensors, others)
+
+
 def foreach_copy_(tensors: list[Tensor], sources: list[Tensor]) -> None:
     """Overwrite each tensor by its source, in one operation."""
     torch._foreach_copy_(tensors, sources)

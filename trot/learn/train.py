@@ -21,10 +21,8 @@ from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
 from trot.learn.older_runs import upgraded_checkpoint
 from trot.learn.saved_settings import settings_from
-from trot.learn.torch_threads import note_other_threads
 from trot.learn.trainer import Schedule, Trainer, writing_into
 from trot.runs.folder import RunFolder
-from trot.sim.threads import get_num_threads
 
 Settings = TypeVar("Settings", bound=LearnerSettings)
 
@@ -180,7 +178,6 @@ def _saved(run: RunFolder) -> dict[str, Any]:
 
 def _load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
     """Go on where the run stopped; raises where task, algorithm or settings are others by now."""
-    note_other_threads(learner, learner.device, run.settings.get("threads"))
     try:
         learner.load_state_dict(saved)
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
@@ -225,7 +222,6 @@ def _described(settings: TrainSettings[Any], algorithm: Algorithm, learner: Lear
         "preset": settings.preset or algorithm.default_preset,
         "seed": settings.seed,
         "device": learner.device.type,
-        "threads": get_num_threads(),
         "iterations": settings.settings.iterations,
         "agent": learner.agent.described(),
         "schedule": asdict(settings.schedule),

@@ -30,7 +30,7 @@ from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase, requi
 from trot.learn.networks import Critic, Policy, PolicyKind, move_towards
 from trot.learn.optimizer import Adam, clip_
 from trot.learn.returns import policy_loss, td_lambda
-from trot.learn.torch_threads import threads_for_batches
+from trot.learn.shared_rows import mean_over_rows, sum_over_rows
 from trot.sim.state import State
 from trot.unpromised import foreach_copy_
 
@@ -223,9 +223,12 @@ class Shac(Learner):
         """
         self.adjoints = Adjoints.of(self.window)
         self.policy.requires_grad_(True)
-        with threads_for_batches(self.settings.actor_hidden):
-            actions = self.policy(self.window.inputs, self.noise)
-            return list(torch.autograd.grad(actions, self._policy_parameters, self.adjoints.actions))
+
+        def by_weights(inputs: Tensor, noise: Tensor, by_actions: Tensor) -> list[Tensor]:
+            return list(torch.autograd.grad(self.policy(inputs, noise), self._policy_parameters, by_actions))
+
+        window = (self.window.inputs, self.noise, self.adjoints.actions)
+        return sum_over_rows(by_weights, *window, widths=self.settings.actor_hidden)
 
     def improve_policy(self) -> None:
         """Follow the gradient of the window's return."""
@@ -255,18 +258,20 @@ class Shac(Learner):
         batches = list(
             zip(window.inputs.chunk(settings.critic_batches), targets.chunk(settings.critic_batches), strict=True)
         )
-        with threads_for_batches(settings.critic_hidden):
-            for last in [False] * (settings.critic_passes - 1) + [True]:
-                losses = [self._critic_step(inputs, target) for inputs, target in batches]
-                if last:
-                    self.value_loss = torch.stack(losses).mean()
+        for last in [False] * (settings.critic_passes - 1) + [True]:
+            losses = [self._critic_step(inputs, target) for inputs, target in batches]
+            if last:
+                self.value_loss = torch.stack(losses).mean()
 
     def _critic_step(self, inputs: Tensor, target: Tensor) -> Tensor:
-        loss = torch.nn.functional.mse_loss(self.critic(inputs), target)
-        gradients = list(torch.autograd.grad(loss, self._critic_parameters))
+        def loss_and_gradient(inputs: Tensor, target: Tensor) -> list[Tensor]:
+            loss = torch.nn.functional.mse_loss(self.critic(inputs), target)
+            return [loss.detach(), *torch.autograd.grad(loss, self._critic_parameters)]
+
+        loss, *gradients = mean_over_rows(loss_and_gradient, inputs, target, widths=self.settings.critic_hidden)
         clip_(gradients, self.settings.max_grad_norm)
         self.critic_optimizer.step(gradients)
-        return loss.detach()
+        return loss
 
     @torch.no_grad()
     def finish(self) -> None:
