@@ -82,9 +82,9 @@ def measure_training(task: str, algo: str, device: str, worlds: int | None, iter
     with one_torch_thread():
         phases = fast_phases(learner)
         moments = [Moment(learner.device)]
-        for _ in range(WARM_UP + iterations):
+        for iteration in range(WARM_UP + iterations):
             for phase in phases.values():
-                phase()
+                phase(iteration)
                 moments.append(Moment(learner.device))
     times: dict[str, list[float]] = {name: [] for name in phases}
     for name, begin, end in zip(cycle(phases), moments[:-1], moments[1:], strict=False):

@@ -77,9 +77,10 @@ def test_it_comes_near_the_optimum(algo):
     changes = SMALL[algo] | {"num_worlds": 32, "iterations": ENOUGH_ITERATIONS[algo]}
     settings = replace(algorithm.resolve(TASK), **changes)
     learner = algorithm.learner(make_env(TASK, settings.num_worlds), settings, 0)
-    for _ in range(settings.iterations):
-        for phase in fast_phases(learner).values():
-            phase()
+    phases = fast_phases(learner)
+    for iteration in range(settings.iterations):
+        for phase in phases.values():
+            phase(iteration)
     found = np.array(evaluate(learner.agent, TASK, EPISODES, seed=5).returns)
     env = make_env(TASK, EPISODES, seed=5)
     start = env.reset()[0].double().numpy()
@@ -150,10 +151,10 @@ def test_graphs_give_the_bits_of_eager_iterations(algo):
     settings = replace(algorithm.resolve(TASK), **(SMALL[algo] | {"num_worlds": 32, "iterations": 8}))
     eager, captured = (algorithm.learner(make_env(TASK, 32, "cuda"), settings, 0) for _ in range(2))
     phases = fast_phases(captured)
-    for _ in range(4):
+    for iteration in range(4):
         eager.iterate()
         for phase in phases.values():
-            phase()
+            phase(iteration)
     torch.cuda.synchronize()
     first, second = tensors(eager.state_dict()), tensors(captured.state_dict())
     assert [name for name in first if not first[name].equal(second[name])] == []

@@ -36,7 +36,7 @@ def test_a_mean_over_blocks_is_the_mean_over_all_rows(threads, steps, worlds):
 
 
 def test_sums_by_hand_and_blocks_of_whole_steps(threads):
-    rows = torch.arange(7 * 100, dtype=torch.float64).reshape(7, 100)
+    rows = torch.arange(7 * 100, dtype=torch.float64).reshape(7, 100, 1)
     taken = []
 
     def work(block):
@@ -51,7 +51,7 @@ def test_sums_by_hand_and_blocks_of_whole_steps(threads):
 
 
 def test_narrow_networks_take_all_rows_at_once():
-    rows, taken = torch.ones(8, 512), []
+    rows, taken = torch.ones(8, 512, 1), []
 
     def work(block):
         taken.append(block)
@@ -67,7 +67,7 @@ def test_an_error_in_any_thread_is_raised(threads):
             raise ArithmeticError("a negative block")
         return [block.sum()]
 
-    rows = torch.ones(8, 64)
+    rows = torch.ones(8, 64, 1)
     rows[4:] = -1
     with pytest.raises(ArithmeticError, match="a negative block"):
         shared_rows.sum_over_rows(work, rows, widths=(shared_rows.WIDE_LAYER,))

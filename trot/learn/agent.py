@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from trot.learn.networks import Activation, Policy, PolicyKind
+from trot.learn.networks import Activation, Policy, PolicyKind, Squash, squashed
 from trot.learn.normalizer import Normalizer
 from trot.learn.older_runs import upgraded_checkpoint
 from trot.learn.saved_settings import settings_from
@@ -31,6 +31,12 @@ class AgentDescription:
     layer_norm: bool = True
     normalize: bool = True
     """Whether observations are normalised before the policy sees them."""
+    clip_observations: float | None = None
+    """The largest normalised observation that the policy sees."""
+    squash: Squash = "tanh"
+    """How samples get into [-1, 1]."""
+    log_std_bounds: tuple[float, float] | None = None
+    """Of a state-dependent deviation's logarithm."""
 
     def build(self, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Agent:
         """A new agent; its weights come from PyTorch's global generator."""
@@ -42,6 +48,8 @@ class AgentDescription:
             self.initial_log_std,
             activation=self.activation,
             layer_norm=self.layer_norm,
+            squash=self.squash,
+            log_std_bounds=self.log_std_bounds,
         ).to(device, dtype)
         # The statistics keep their own precision.
         return Agent(policy, Normalizer(self.num_observations).to(device), self)
@@ -71,9 +79,14 @@ class Agent(nn.Module):
 
     def forward(self, observation: Tensor, noise: Tensor | None = None) -> Tensor:
         """The action that standard normal noise leads to; without noise the mean's."""
-        normalized = self.normalizer(observation) if self.description.normalize else observation
-        action: Tensor = self.policy(normalized, noise)
+        action: Tensor = self.policy(self.normalized(observation), noise)
         return action
+
+    def normalized(self, observation: Tensor) -> Tensor:
+        """What the policy sees of an observation."""
+        normal = self.normalizer(observation) if self.description.normalize else observation
+        limit = self.description.clip_observations
+        return normal if limit is None else normal.clamp(-limit, limit)
 
     def require_fit(self, env: Env) -> None:
         """Raise where the agent was made for something else than this environment."""
@@ -102,6 +115,7 @@ class MeanPolicy(nn.Module):
     def __init__(self, agent: Agent) -> None:
         super().__init__()
         self.num_observations, self.num_actions = agent.num_observations, agent.num_actions
+        self.squash, self.limit = agent.description.squash, agent.description.clip_observations
         shift, scale = torch.zeros(agent.num_observations), torch.ones(agent.num_observations)
         if agent.description.normalize:
             shift, scale = agent.normalizer.affine(torch.float32)
@@ -117,7 +131,10 @@ class MeanPolicy(nn.Module):
         self.layers = nn.Sequential(*hidden, mean)
 
     def forward(self, observation: Tensor) -> Tensor:
-        return torch.tanh(self.layers((observation - self.shift) * self.scale))
+        normal = (observation - self.shift) * self.scale
+        if self.limit is not None:
+            normal = normal.clamp(-self.limit, self.limit)
+        return squashed(self.layers(normal), self.squash)
 
 
 def load_agent(run: RunFolder, checkpoint: str = "best") -> Agent:

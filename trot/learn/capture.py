@@ -11,10 +11,14 @@ import torch
 from trot.learn.learner import Learner, Phase
 
 Run = Callable[[], None]
+NumberedRun = Callable[[int], None]
 
 
-def fast_phases(learner: Learner) -> dict[str, Run]:
-    """The parts of an iteration by name, to be called in this order: as they are on the CPU, captured on CUDA."""
+def fast_phases(learner: Learner) -> dict[str, NumberedRun]:
+    """The parts of an iteration by name: as they are on the CPU, captured on CUDA.
+
+    To be called in this order, with the number of the iteration, counted from 0.
+    """
     phases = learner.phases()
     names = [phase.name for phase in phases]
     if len(set(names)) < len(names):
@@ -24,9 +28,18 @@ def fast_phases(learner: Learner) -> dict[str, Run]:
     for before, phase in pairwise(phases):
         if before.beside_last and phase.beside_last:
             raise ValueError(f"'{phase.name}' cannot run beside '{before.name}', which runs beside another itself")
-    if learner.device.type == "cpu":
-        return {phase.name: phase.run for phase in phases}
-    return _captured(learner, phases)
+        if phase.beside_last and (before.due or phase.due):
+            raise ValueError(f"'{phase.name}' cannot run beside '{before.name}': one of them is not always due")
+    runs = {phase.name: phase.run for phase in phases} if learner.device.type == "cpu" else _captured(learner, phases)
+    return {phase.name: _when_due(phase, runs[phase.name]) for phase in phases}
+
+
+def _when_due(phase: Phase, run: Run) -> NumberedRun:
+    def run_if_due(iteration: int) -> None:
+        if phase.takes_part(iteration):
+            run()
+
+    return run_if_due
 
 
 def _captured(learner: Learner, phases: tuple[Phase, ...]) -> dict[str, Run]:
@@ -85,7 +98,8 @@ def _warm_up(learner: Learner) -> None:
     side = _new_stream(learner)
     side.wait_stream(torch.cuda.current_stream(learner.device))
     with torch.cuda.stream(side):
-        learner.iterate()
+        for phase in learner.phases():
+            phase.run()
     torch.cuda.current_stream(learner.device).wait_stream(side)
     torch.cuda.synchronize(learner.device)
     # What autograd remembers of the side stream goes with it.

@@ -152,6 +152,7 @@ def write_onnx(policy: MeanPolicy, description: dict[str, Any], path: Path) -> N
 
 
 def _onnx_nodes(policy: MeanPolicy) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    import torch
     from onnx import helper, numpy_helper
     from torch import nn
 
@@ -177,8 +178,13 @@ def _onnx_nodes(policy: MeanPolicy) -> tuple[list[onnx.NodeProto], list[onnx.Ten
         nodes.append(helper.make_node("Mul", [before, last], [f"hidden_{len(nodes)}"]))
         last = nodes[-1].output[0]
 
+    def add_clip(limit: float, output: str | None = None) -> None:
+        add("Clip", torch.tensor(-limit), torch.tensor(limit), output=output)
+
     add("Sub", policy.shift)
     add("Mul", policy.scale)
+    if policy.limit is not None:
+        add_clip(policy.limit)
     for layer in policy.layers:
         match layer:
             case nn.Linear():
@@ -193,7 +199,10 @@ def _onnx_nodes(policy: MeanPolicy) -> tuple[list[onnx.NodeProto], list[onnx.Ten
                 add("LayerNormalization", layer.weight, layer.bias, axis=-1, epsilon=layer.eps)
             case _:
                 raise ValueError(f"the export knows no ONNX operation for a layer {type(layer).__name__}")
-    add("Tanh", output="action")
+    if policy.squash == "tanh":
+        add("Tanh", output="action")
+    else:
+        add_clip(1.0, output="action")
     return nodes, weights
 
 

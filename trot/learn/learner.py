@@ -61,6 +61,11 @@ class Phase:
     """Whether it asks the GPU for no answer and has no branch on data, so that a CUDA graph can replay it.
 
     What a phase that is not captured leaves for captured ones must be written into the same tensors every time."""
+    due: Callable[[int], bool] | None = None
+    """Tells by the number of an iteration, counted from 0, whether the phase takes part in it; always unless given."""
+
+    def takes_part(self, iteration: int) -> bool:
+        return self.due is None or self.due(iteration)
 
 
 class Learner(nn.Module, ABC):
@@ -113,12 +118,16 @@ class Learner(nn.Module, ABC):
 
     @abstractmethod
     def phases(self) -> tuple[Phase, ...]:
-        """The parts of an iteration, in their order; the last one calls conclude()."""
+        """The parts of an iteration, in their order; the last one that is due calls conclude()."""
 
     def iterate(self) -> None:
         """One iteration, part by part."""
-        for phase in self.phases():
-            phase.run()
+        phases = self.phases()
+        # A GPU is asked only where the answer matters.
+        number = int(self.iteration) if any(phase.due for phase in phases) else 0
+        for phase in phases:
+            if phase.takes_part(number):
+                phase.run()
 
     @torch.no_grad()
     def conclude(self, reward: Tensor, done: Tensor, columns: Mapping[str, Tensor]) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from trot.unpromised import foreach_lerp_
 
 PolicyKind = Literal["gaussian", "state_dependent", "deterministic"]
+Squash = Literal["tanh", "clamp"]
 Activation = Literal["elu", "relu", "silu"]
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "silu": nn.SiLU}
 
@@ -138,8 +139,16 @@ def orthogonal_(network: nn.Module) -> None:
             nn.init.zeros_(layer.bias)
 
 
+@torch.no_grad()
+def zero_biases_(network: nn.Module) -> None:
+    """In every linear layer and of every member."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear | MemberLinear):
+            layer.bias.zero_()
+
+
 class Policy(nn.Module):
-    """Normalised observations to actions in [-1, 1]: tanh of a normal sample around a learned mean.
+    """Normalised observations to actions in [-1, 1]: tanh of a normal sample around a learned mean, or its clamp.
 
     The noise comes from outside, so that the sample is a differentiable function of mean and deviation.
     """
@@ -154,10 +163,12 @@ class Policy(nn.Module):
         *,
         activation: Activation = "elu",
         layer_norm: bool = True,
+        squash: Squash = "tanh",
+        log_std_bounds: tuple[float, float] | None = None,
         members: int | None = None,
     ) -> None:
         super().__init__()
-        self.kind, self.actions = kind, actions
+        self.kind, self.actions, self.squash, self.log_std_bounds = kind, actions, squash, log_std_bounds
         outputs = 2 * actions if kind == "state_dependent" else actions
         self.network = perceptron(
             observations, hidden, outputs, activation=activation, layer_norm=layer_norm, members=members
@@ -179,18 +190,23 @@ class Policy(nn.Module):
         """The action that standard normal noise leads to; without noise the mean's."""
         mean, log_std = self.distribution(observation)
         if noise is None or log_std is None:
-            return torch.tanh(mean)
-        return torch.tanh(torch.addcmul(mean, log_std.exp(), noise))
+            return squashed(mean, self.squash)
+        return squashed(torch.addcmul(mean, log_std.exp(), noise), self.squash)
 
     def distribution(self, observation: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Mean and logarithm of the deviation before the tanh; None where there is no deviation."""
+        """Mean and logarithm of the deviation before they are squashed; None where there is no deviation."""
         output: Tensor = self.network(observation)
         if self.kind == "gaussian":
             return output, self.log_std
         if self.kind == "state_dependent":
             mean, log_std = torch.split(output, self.actions, dim=-1)
-            return mean, log_std
+            return mean, log_std if self.log_std_bounds is None else log_std.clamp(*self.log_std_bounds)
         return output, None
+
+
+def squashed(sample: Tensor, squash: Squash) -> Tensor:
+    """Into [-1, 1]."""
+    return torch.tanh(sample) if squash == "tanh" else sample.clamp(-1, 1)
 
 
 class Critic(nn.Module):

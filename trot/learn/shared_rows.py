@@ -24,7 +24,7 @@ Work = Callable[..., list[Tensor]]
 
 
 def sum_over_rows(work: Work, *tensors: Tensor, widths: Sequence[int]) -> list[Tensor]:
-    """What `work` gives for all rows of these tensors, (steps, worlds, ...), through layers of these widths."""
+    """What `work` gives for all rows of these tensors, the first (..., width), through layers of these widths."""
     blocks = _blocks(tensors, widths)
     if len(blocks) == 1:
         return work(*tensors)
@@ -57,8 +57,8 @@ def mean_over_rows(work: Work, *tensors: Tensor, widths: Sequence[int]) -> list[
 
 
 def _blocks(tensors: Sequence[Tensor], widths: Sequence[int]) -> list[tuple[Tensor, ...]]:
-    """Of whole steps and about BLOCK_ROWS rows; all in one where sharing would not pay."""
-    steps, worlds = tensors[0].shape[:2]
+    """Along the first dimension, of about BLOCK_ROWS rows; all in one where sharing would not pay."""
+    rows = tensors[0].shape[:-1]
     shared = tensors[0].device.type == "cpu" and max(widths, default=0) >= WIDE_LAYER
-    count = max(steps * worlds // BLOCK_ROWS, 1) if shared else 1
-    return list(zip(*(tensor.tensor_split(min(count, steps)) for tensor in tensors), strict=True))
+    count = max(rows.numel() // BLOCK_ROWS, 1) if shared else 1
+    return list(zip(*(tensor.tensor_split(min(count, rows[0])) for tensor in tensors), strict=True))

@@ -97,7 +97,7 @@ class Trainer:
     def _iterate(self) -> bool:
         """One iteration and what is due after it; True at the end."""
         for phase in self.phases.values():
-            phase()
+            phase(self.iteration)
         self.iteration += 1
         self.unseen.append((self.learner.steps.clone(), self.learner.metrics.clone()))
         due = self.iteration % self.schedule.save_every == 0 or self.iteration % self.schedule.keep_every == 0
