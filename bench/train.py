@@ -61,6 +61,8 @@ class IterationTime:
     worlds: int
     steps: int
     """Environment steps of an iteration, all worlds together."""
+    updates: int
+    """Steps of the optimiser in an iteration; 0 where that says little."""
     phases: dict[str, float]
 
     @property
@@ -70,6 +72,10 @@ class IterationTime:
     @property
     def steps_per_second(self) -> float:
         return self.steps / self.total * 1e3
+
+    @property
+    def updates_per_second(self) -> float:
+        return self.updates / self.total * 1e3
 
 
 def measure_training(task: str, algo: str, device: str, worlds: int | None, iterations: int) -> IterationTime:
@@ -91,7 +97,7 @@ def measure_training(task: str, algo: str, device: str, worlds: int | None, iter
         times[name].append(begin.milliseconds_to(end))
     medians = {name: statistics.median(values[WARM_UP:]) for name, values in times.items()}
     steps = round(int(learner.steps) / (WARM_UP + iterations))
-    return IterationTime(task, learner.device.type, settings.num_worlds, steps, medians)
+    return IterationTime(task, learner.device.type, settings.num_worlds, steps, learner.updates_per_iteration, medians)
 
 
 class Moment:
@@ -133,6 +139,10 @@ def _table(measured: list[IterationTime], compare: bool) -> str:
     for row in measured:
         parts = [f"{ms:.1f}" for ms in (*row.phases.values(), row.total)]
         rows.append([row.task, str(row.worlds), *parts, f"{row.steps_per_second:,.0f}"])
+    if any(row.updates for row in measured):
+        head.append("updates/s")
+        for cells, row in zip(rows, measured, strict=True):
+            cells.append(f"{row.updates_per_second:,.0f}")
     if compare:
         head.append("the 2022 program, H200")
         for cells, row in zip(rows, measured, strict=True):

@@ -10,7 +10,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,9 @@ from trot.unpromised import foreach_norm
 
 NOISE_STREAM = 1_000_003
 """Added to the seed for what a learner draws: the starts of episodes come from the seed itself."""
+
+TimeOuts = Literal["bootstrap", "end"]
+"""What a step is worth that ends an episode by the clock: what would have come, or nothing more, as after a fall."""
 
 COMMON_COLUMNS = ("episode_return", "episode_length", "episodes", "reward", "faults", "best_return", "stopped")
 """Of metrics.csv, whatever learns; `iteration`, `steps` and `seconds` stand before them."""
@@ -175,6 +178,11 @@ class Learner(nn.Module, ABC):
     @classmethod
     def all_columns(cls) -> tuple[str, ...]:
         return (*COMMON_COLUMNS, *cls.columns)
+
+    @property
+    def updates_per_iteration(self) -> int:
+        """Steps of an optimiser, where their number is what a user would compare; 0 elsewhere."""
+        return 0
 
     def warning(self, row: Mapping[str, float]) -> str | None:
         """What a user should know about this row of the metrics while it trains."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +70,22 @@ class ReplayBuffer(nn.Module):
         # The largest share is 1 - 2^-53, and its product with a whole number is never rounded up to that number.
         places = (share * self.filled).long()
         return {name: self._kept(name).index_select(0, places) for name in self.fields}
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Only the rows that there are: an empty memory of a million takes no room in a checkpoint."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name in self.fields:
+            key = f"{prefix}rows_{name}"
+            destination[key] = destination[key][: int(self.filled)]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """The way back. Rows beyond those that are given are never drawn, and stay as they are."""
+        for name in self.fields:
+            saved = state_dict.get(f"{prefix}rows_{name}")
+            kept = self._kept(name)
+            if isinstance(saved, Tensor) and len(saved) < self.capacity and saved.shape[1:] == kept.shape[1:]:
+                state_dict[f"{prefix}rows_{name}"] = torch.cat([saved.to(kept.device), kept[len(saved) :]])
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _kept(self, name: str) -> Tensor:
         return self.get_buffer(f"rows_{name}")

@@ -16,6 +16,7 @@ ALGORITHMS = {
     "shac-no-critic": "trot.learn.algorithms.shac:NO_CRITIC",
     "bptt": "trot.learn.algorithms.shac:BPTT",
     "ppo": "trot.learn.algorithms.ppo:PPO",
+    "sac": "trot.learn.algorithms.sac:SAC",
 }
 
 

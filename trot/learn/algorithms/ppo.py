@@ -15,21 +15,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from trot.envs.env import Env
 from trot.learn.agent import AgentDescription
-from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase, require_at_least_one
+from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase, TimeOuts, require_at_least_one
 from trot.learn.networks import Linear, zero_biases_
 from trot.learn.normalizer import Normalizer
 from trot.learn.optimizer import Adam, clip_
 from trot.learn.returns import td_lambda
 from trot.learn.shared_rows import mean_over_rows
-
-TimeOuts = Literal["bootstrap", "end"]
 
 SOFT_BOUND = 1.1
 """Means beyond this are pulled back: the worlds cut actions at 1."""
@@ -174,6 +172,10 @@ class Ppo(Learner):
             Phase("update", self.update),
             Phase("other", self.finish),
         )
+
+    @property
+    def updates_per_iteration(self) -> int:
+        return self.settings.passes * self.settings.batches
 
     def policy_and_value(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The mean of the samples and the normalised value, through one trunk."""

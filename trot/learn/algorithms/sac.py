@@ -1,0 +1,343 @@
+"""Soft Actor-Critic: a policy learns from all that its worlds ever did, and is paid for staying random.
+
+An iteration is a number of steps. After each of them, top to bottom in this file:
+
+    act              every world takes a step, which goes into the replay buffer
+    improve_critics  on a batch of past steps: the reward, and what the target critics make of the policy's next action
+    improve_policy   towards actions that the critics value, and towards randomness
+    cool             the temperature, which weighs randomness against value, follows the entropy
+
+The first iterations act at random and learn nothing. With more critics, of which a few are drawn for each target, and
+many updates a step, it is REDQ (redq.py); MBPO (mbpo.py) adds batches that a learned model dreams up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from trot.envs.env import Env
+from trot.learn.agent import AgentDescription
+from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase, TimeOuts, require_at_least_one
+from trot.learn.networks import move_towards, perceptron, zero_biases_
+from trot.learn.optimizer import Adam
+from trot.learn.replay_buffer import Field, ReplayBuffer
+from trot.learn.shared_rows import mean_over_rows
+
+Batch = dict[str, Tensor]
+"""Rows of `observation`, `action`, `reward`, `next_observation` and `end`."""
+
+
+@dataclass(frozen=True)
+class SacSettings(LearnerSettings):
+    """Defaults are the paper's settings for the Ant; BY_TASK holds what differs elsewhere."""
+
+    num_worlds: int = 128
+    iterations: int = 5000
+    horizon: int = 128
+    """Steps of an iteration, each followed by updates."""
+    random_iterations: int = 4
+    """That begin the training with random actions and without updates."""
+    updates: int = 1
+    """Of the critics after each step of all worlds; the policy follows once."""
+    batch: int = 4096
+    """Past steps in an update."""
+    memory: int = 1_000_000
+    """Past steps that are kept."""
+    gamma: float = 0.99
+    """Discount per step."""
+    actor_lr: float = 5e-4
+    critic_lr: float = 5e-4
+    temperature_lr: float = 5e-3
+    initial_temperature: float = 1.0
+    entropy_per_action: float = -0.5
+    """What the temperature steers the policy's entropy to."""
+    target_keep: float = 0.995
+    """Share of themselves that the target critics keep in each update."""
+    critics: int = 2
+    critics_in_target: int = 2
+    """Drawn at random for each update; the least of their values counts."""
+    policy_trusts: Literal["least", "mean"] = "least"
+    """What the policy climbs: the least of the critics' values, or their mean."""
+    time_outs: TimeOuts = "bootstrap"
+    """Ends of episodes by the clock. bootstrap: they are worth the value of what would have come; end: nothing, like
+    falls."""
+    normalize_observations: bool = True
+    log_std_bounds: tuple[float, float] = (-5.0, 2.0)
+    hidden: tuple[int, ...] = (256, 128, 64)
+    """Of policy and critics."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least_one(
+            self, "horizon", "updates", "batch", "memory", "random_iterations", "critics", "critics_in_target"
+        )
+        if self.critics_in_target > self.critics:
+            raise ValueError(f"critics_in_target {self.critics_in_target} is more than the critics: {self.critics}")
+        if self.memory < self.num_worlds:
+            raise ValueError(f"memory {self.memory} holds not even one step of num_worlds {self.num_worlds}")
+        for name in ("gamma", "target_keep"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
+        for name in ("actor_lr", "critic_lr", "temperature_lr", "initial_temperature"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        low, high = self.log_std_bounds
+        if not -math.inf < low < high < math.inf:
+            raise ValueError(f"log_std_bounds must be a smaller and a larger number, not {self.log_std_bounds}")
+        if not math.isfinite(self.entropy_per_action):
+            raise ValueError(f"entropy_per_action must be finite, not {self.entropy_per_action}")
+        if not all(width >= 1 for width in self.hidden):
+            raise ValueError(f"hidden must be widths of at least 1, not {self.hidden}")
+        if self.policy_trusts not in ("least", "mean"):
+            raise ValueError(f"policy_trusts must be least or mean, not '{self.policy_trusts}'")
+        if self.time_outs not in get_args(TimeOuts):
+            raise ValueError(f"time_outs must be one of {', '.join(get_args(TimeOuts))}, not '{self.time_outs}'")
+
+    def agent(self, env: Env) -> AgentDescription:
+        return AgentDescription(
+            num_observations=env.num_observations,
+            num_actions=env.num_actions,
+            hidden=self.hidden,
+            kind="state_dependent",
+            initial_log_std=0.0,
+            activation="relu",
+            layer_norm=False,
+            normalize=self.normalize_observations,
+            clip_observations=5.0 if self.normalize_observations else None,
+            log_std_bounds=self.log_std_bounds,
+        )
+
+
+class Sac(Learner):
+    """Policy, critics, temperature and memory, and the worlds they learn in."""
+
+    columns = ("policy_loss", "value_loss", "value", "temperature", "entropy")
+    shown = {"value loss": "value_loss", "value": "value", "temperature": "temperature"}  # noqa: RUF012
+
+    def __init__(self, env: Env, settings: SacSettings, seed: int = 0) -> None:
+        super().__init__(env, settings, seed)
+        self.settings = settings
+        with self.seeded():
+            self.make_agent(settings.agent(env))
+            self.critics, self.target_critics = (
+                perceptron(
+                    env.num_observations + env.num_actions, settings.hidden, 1,
+                    activation="relu", layer_norm=False, members=settings.critics,
+                ).to(self.device, env.dtype)
+                for _ in range(2)
+            )  # fmt: skip
+        zero_biases_(self.critics)
+        self.target_critics.load_state_dict(self.critics.state_dict())
+        self.target_critics.requires_grad_(False)
+        first = torch.full((), math.log(settings.initial_temperature), dtype=env.dtype, device=self.device)
+        self.log_temperature = nn.Parameter(first)
+        self.target_entropy = settings.entropy_per_action * env.num_actions
+        self._policy_weights: list[Tensor] = list(self.agent.policy.parameters())
+        self._critic_weights: list[Tensor] = list(self.critics.parameters())
+        self.policy_optimizer = Adam(self._policy_weights, betas=(0.9, 0.999))
+        self.critic_optimizer = Adam(self._critic_weights, betas=(0.9, 0.999))
+        self.temperature_optimizer = Adam([self.log_temperature], betas=(0.9, 0.999))
+        for optimizer, rate in (
+            (self.policy_optimizer, settings.actor_lr),
+            (self.critic_optimizer, settings.critic_lr),
+            (self.temperature_optimizer, settings.temperature_lr),
+        ):
+            optimizer.rate.fill_(rate)
+        self.memory = ReplayBuffer(settings.memory, step_fields(env), self.device)
+
+    @property
+    def updates_per_iteration(self) -> int:
+        return self.settings.horizon * self.settings.updates
+
+    def phases(self) -> tuple[Phase, ...]:
+        begin = self.settings.random_iterations
+        return (
+            Phase("explore", self.explore, due=lambda iteration: iteration < begin),
+            Phase("learn", self.learn, due=lambda iteration: iteration >= begin),
+        )
+
+    @torch.no_grad()
+    def explore(self) -> None:
+        """An iteration of random actions."""
+        self.begin()
+        shape = (self.settings.horizon, self.env.num_worlds, self.env.num_actions)
+        chance = torch.rand(shape, generator=self.generator, dtype=self.env.dtype, device=self.device)
+        for action in 2 * chance - 1:
+            self.act(action)
+        nothing = torch.zeros_like(self.episodes.mean_return)
+        self.finish({name: nothing for name in self.columns} | {"temperature": self.temperature})
+
+    def learn(self) -> None:
+        """An iteration of steps and updates."""
+        self.begin()
+        told = []
+        for _ in range(self.settings.horizon):
+            with torch.no_grad():
+                action, _ = self.sample(self.agent.normalized(self.observation))
+                self.act(action)
+            told.append(self.update())
+        means = torch.stack(told).mean(dim=0).unbind()
+        self.finish(dict(zip(self.columns, means, strict=True)))
+
+    def begin(self) -> None:
+        self.observation = self.env.begin_window()
+        self.seen: list[Tensor] = []
+        self.rewards: list[Tensor] = []
+        self.done: list[Tensor] = []
+
+    @torch.no_grad()
+    def act(self, action: Tensor) -> None:
+        """One step of all worlds, into the memory."""
+        move = self.env.advance(action)
+        reward, done = self.env.rewards([move])[0], move.terminated | move.truncated
+        self.memory.add(
+            observation=self.observation,
+            action=action,
+            reward=reward,
+            next_observation=move.final_obs,
+            end=(move.terminated if self.settings.time_outs == "bootstrap" else done).to(reward.dtype),
+        )
+        self.seen.append(self.observation)
+        self.rewards.append(reward)
+        self.done.append(done)
+        self.observation = move.observation
+
+    def update(self) -> Tensor:
+        """All updates that follow a step. Returns the numbers of `columns`."""
+        for _ in range(self.settings.updates):
+            batch = self.draw()
+            value_loss, value = self.improve_critics(batch)
+        policy_loss, log_probability = self.improve_policy(batch)
+        self.cool(log_probability)
+        return torch.stack([policy_loss, value_loss, value, self.temperature, -log_probability])
+
+    def draw(self) -> Batch:
+        """What an update learns from: past steps, observations normalised."""
+        batch = self.memory.sample(self.settings.batch, self.generator)
+        for name in ("observation", "next_observation"):
+            batch[name] = self.agent.normalized(batch[name])
+        return batch
+
+    def improve_critics(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """A step of Adam for all critics. Returns their loss and mean value."""
+        target = self.target_value(batch)
+
+        def work(pairs: Tensor, target: Tensor) -> list[Tensor]:
+            values = self.critics(pairs).squeeze(-1)
+            loss = (values - target).square().mean(dim=1).sum()
+            return [loss.detach(), values.detach().mean(), *torch.autograd.grad(loss, self._critic_weights)]
+
+        pairs = torch.cat([batch["observation"], batch["action"]], dim=1)
+        loss, value, *gradients = mean_over_rows(work, pairs, target, widths=self.settings.hidden)
+        self.critic_optimizer.step(gradients)
+        move_towards(self.target_critics, self.critics, self.settings.target_keep)
+        return loss, value
+
+    @torch.no_grad()
+    def target_value(self, batch: Batch) -> Tensor:
+        """The reward, and what the least trusting of some target critics expects after it."""
+        settings = self.settings
+        action, log_probability = self.sample(batch["next_observation"])
+        values = self.target_critics(torch.cat([batch["next_observation"], action], dim=1)).squeeze(-1)
+        if settings.critics_in_target < settings.critics:
+            lots = torch.rand(settings.critics, generator=self.generator, device=self.device)
+            values = values.index_select(0, lots.topk(settings.critics_in_target).indices)
+        expected = values.amin(dim=0) - self.temperature * log_probability
+        target: Tensor = batch["reward"] + settings.gamma * (1 - batch["end"]) * expected
+        return target
+
+    def improve_policy(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """A step of Adam for the policy. Returns its loss and the mean log-probability of its actions."""
+        temperature = self.temperature
+
+        def work(observation: Tensor, noise: Tensor) -> list[Tensor]:
+            action, log_probability = self.sample(observation, noise)
+            values = self.critics(torch.cat([observation, action], dim=1)).squeeze(-1)
+            trusted = values.amin(dim=0) if self.settings.policy_trusts == "least" else values.mean(dim=0)
+            loss = (temperature * log_probability - trusted).mean()
+            gradients = torch.autograd.grad(loss, self._policy_weights)
+            return [loss.detach(), log_probability.detach().mean(), *gradients]
+
+        noise = self._noise(len(batch["action"]))
+        found = mean_over_rows(work, batch["observation"], noise, widths=self.settings.hidden)
+        loss, log_probability, *gradients = found
+        self.policy_optimizer.step(gradients)
+        return loss, log_probability
+
+    @torch.no_grad()
+    def cool(self, log_probability: Tensor) -> None:
+        """A step of Adam for the temperature: lower while the policy is more random than it is to be."""
+        self.temperature_optimizer.step([self.temperature * (-log_probability - self.target_entropy)])
+
+    @property
+    def temperature(self) -> Tensor:
+        return self.log_temperature.detach().exp()
+
+    def sample(self, observation: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Actions for normalised observations, and their log-probabilities."""
+        noise = self._noise(len(observation)) if noise is None else noise
+        mean, log_std = self.agent.policy.distribution(observation)
+        assert log_std is not None
+        sample = torch.addcmul(mean, log_std.exp(), noise)
+        return torch.tanh(sample), log_density_of_tanh(sample, noise, log_std)
+
+    def _noise(self, rows: int) -> Tensor:
+        shape = (rows, self.env.num_actions)
+        return torch.randn(shape, generator=self.generator, dtype=self.env.dtype, device=self.device)
+
+    @torch.no_grad()
+    def finish(self, columns: dict[str, Tensor]) -> None:
+        """Learn what observations look like, and write down how it went."""
+        self.agent.normalizer.update(torch.stack(self.seen))
+        self.conclude(torch.stack(self.rewards), torch.stack(self.done), columns)
+
+
+def step_fields(env: Env) -> dict[str, Field]:
+    """What is remembered of a step."""
+    return {
+        "observation": Field(env.num_observations, env.dtype),
+        "action": Field(env.num_actions, env.dtype),
+        "reward": Field(None, env.dtype),
+        "next_observation": Field(env.num_observations, env.dtype),
+        "end": Field(None, env.dtype),
+    }
+
+
+def log_density_of_tanh(sample: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
+    """Of tanh(sample), summed over actions, where the sample is a mean and exp(log_std) times the noise."""
+    gaussian = -(noise.square() + math.log(2 * math.pi)) / 2 - log_std
+    # The logarithm of tanh's slope, in a form that does not overflow.
+    slope = 2 * (math.log(2) - sample - softplus(-2 * sample))
+    return (gaussian - slope).sum(dim=-1)
+
+
+SLOW: dict[str, Any] = {"actor_lr": 3e-4, "critic_lr": 3e-4, "temperature_lr": 2e-4, "random_iterations": 1}
+BY_TASK: dict[str, dict[str, Any]] = {
+    "cartpole": {"num_worlds": 32, "batch": 1024, "hidden": (64, 64), "iterations": 1000},
+    "hopper": {"num_worlds": 64, "batch": 2048},
+    "half_cheetah": {"num_worlds": 64, "batch": 2048},
+    "ant": {},
+    "humanoid": {"num_worlds": 64, "batch": 2048, "hidden": (512, 256), **SLOW},
+    "muscle_humanoid": {"num_worlds": 256, "hidden": (512, 512, 512, 256), "iterations": 10_000, **SLOW},
+}
+
+
+def tuned(task: str) -> SacSettings:
+    """As the paper found best for each task; a task of your own is taken for an Ant."""
+    return replace(SacSettings(), **BY_TASK.get(task, {}))
+
+
+SAC = Algorithm(
+    name="sac",
+    label="SAC",
+    summary="learns from all past steps, at a temperature: fewer samples than PPO, more time for each",
+    settings=SacSettings,
+    learner=Sac,
+    presets={"tuned": tuned},
+)
