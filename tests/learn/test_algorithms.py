@@ -22,14 +22,19 @@ EPISODES = 64
 REINFORCE = f"{Path(__file__).parents[2] / 'examples' / 'own_algorithm' / 'reinforce.py'}:REINFORCE"
 
 SHAC = {"horizon": 8, "critic_hidden": (16,), "actor_hidden": (16,), "actor_lr": 2e-2, "critic_lr": 1e-2}
+SAC = {"horizon": 8, "hidden": (32, 32), "batch": 64, "random_iterations": 2, "memory": 20_000, "gamma": 0.95}
+SAC |= {"actor_lr": 3e-3, "critic_lr": 3e-3, "temperature_lr": 3e-2, "entropy_per_action": -3.0}
 SMALL = {
     "shac": SHAC,
     "shac-no-critic": SHAC,
     "bptt": SHAC | {"horizon": docking.STEPS},
+    "ppo": {"horizon": 8, "hidden": (16,), "lr": 3e-3, "batches": 2, "reward_scale": 0.1},
+    "sac": SAC,
+    "redq": SAC | {"updates": 3},
     REINFORCE: {"horizon": 8, "hidden": (16,)},
 }
 """What makes an algorithm small enough for a test; a new one needs a line here."""
-ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100}
+ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100, "ppo": 250, "sac": 150, "redq": 100}
 SHARE_OF_THE_WAY = 0.98
 """From doing nothing to the optimum, at least."""
 
