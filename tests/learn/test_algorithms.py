@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import bench.train
 from trot.cli import main
 from trot.envs.registry import make_env
 from trot.learn.algorithms import ALGORITHMS, find_algorithm
@@ -49,6 +50,12 @@ def options(algo):
         for name, value in SMALL[algo].items()
         for word in (f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, tuple) else [value]))
     ]
+
+
+def small_preset(algo):
+    """The algorithm, with settings that are small enough for a test unless others are given."""
+    algorithm = find_algorithm(algo)
+    return replace(algorithm, presets={"small": lambda task: replace(algorithm.resolve(task), **SMALL[algo])})
 
 
 def rows(run):
@@ -119,12 +126,9 @@ def test_it_goes_through_every_command(algo, tmp_path, capsys, monkeypatch):
     assert main(["export", str(name), "--checkpoint", "last"]) == 0
     assert main(["list"]) == 0
     assert main(["plot", str(name)]) == 0 and main(["plot", "--health", str(name)]) == 0
-    assert (
-        main(
-            ["bench", "train", "--tasks", TASK, "--algo", algo, "--worlds", "4", "--iterations", "1", "--device", "cpu"]
-        )
-        == 0
-    )
+    monkeypatch.setattr(bench.train, "find_algorithm", small_preset)
+    few = ["--worlds", "4", "--iterations", "1", "--device", "cpu"]
+    assert main(["bench", "train", "--tasks", TASK, "--algo", algo, *few]) == 0
     assert main(["view", str(name), "--html", "motion.html", "--checkpoint", "last"]) == 0
     printed = capsys.readouterr().out
     assert find_algorithm(algo).name in printed and (tmp_path / "motion.html").stat().st_size > 10_000

@@ -165,7 +165,7 @@ def _saved(run: RunFolder) -> dict[str, Any]:
     try:
         saved = upgraded_checkpoint(run.load_checkpoint("last"))
     except ValueError as error:
-        kept = [name for name in names if name.startswith("iteration_")]
+        kept = [name for name in names if name.startswith("iteration_") and _can_go_on_from(run, name)]
         way = f"copy {kept[-1]}.pt over it, then trot resume {run.path}" if kept else "none is kept to go on from"
         raise ValueError(f"{error}; {way}") from None
     lacks = {"learner", "iteration", "finished", "seconds"} - saved.keys()
@@ -174,6 +174,14 @@ def _saved(run: RunFolder) -> dict[str, Any]:
             f"the checkpoint 'last' of {run.path} is none to go on from: it lacks {', '.join(sorted(lacks))}"
         )
     return saved
+
+
+def _can_go_on_from(run: RunFolder, checkpoint: str) -> bool:
+    """Those that are kept hold no memory of past steps, and then nothing to go on from."""
+    try:
+        return "learner" in run.load_checkpoint(checkpoint)
+    except ValueError:
+        return False
 
 
 def _load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:

@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trot.learn.capture import fast_phases
 from trot.learn.learner import Learner
+from trot.learn.replay_buffer import ReplayBuffer
 from trot.learn.tensorboard import open_writer
 from trot.learn.torch_threads import one_torch_thread
 from trot.progress import Progress
@@ -28,6 +30,9 @@ LOOK_EVERY = 16
 WRITE_EVERY = 0.5
 """Seconds between two writes of the metrics."""
 
+SHARE_FOR_SAVING = 0.05
+"""Of the time, at most, for checkpoints of learners that remember millions of steps."""
+
 Row = dict[str, float | int]
 
 
@@ -36,7 +41,7 @@ class Schedule:
     """When to save and when to stop."""
 
     save_every: int = 100
-    """Iterations between checkpoints to resume from."""
+    """Iterations between checkpoints to resume from; more where a memory of past steps makes them large."""
     keep_every: int = 400
     """Iterations between checkpoints that are kept."""
     stop_at: float | None = None
@@ -66,6 +71,8 @@ class Trainer:
         self.unwritten: list[Row] = []
         self.last_row: Row = {}
         self.best_saved = float(learner.best.mean_return)
+        self.remembers = any(isinstance(part, ReplayBuffer) for part in learner.modules())
+        self.saved_at, self.save_took = time.monotonic(), 0.0
         self.began = time.monotonic() - seconds
         self.written = time.monotonic()
         self.interrupted_by: int | None = None
@@ -100,17 +107,24 @@ class Trainer:
             phase(self.iteration)
         self.iteration += 1
         self.unseen.append((self.learner.steps.clone(), self.learner.metrics.clone()))
-        due = self.iteration % self.schedule.save_every == 0 or self.iteration % self.schedule.keep_every == 0
-        last = self.iteration >= self.total
+        keep, last = self.iteration % self.schedule.keep_every == 0, self.iteration >= self.total
+        due = keep or (self.iteration % self.schedule.save_every == 0 and self._may_save())
         # Asked once: a signal between two of the lines below would else end the run without a checkpoint.
         interrupted = self.interrupted_by is not None
         if due or last or interrupted or len(self.unseen) >= self.look_every:
             last = self._look() or last
         if due or last or interrupted or time.monotonic() - self.written > WRITE_EVERY:
             self._write()
-        if due or last or interrupted:
+        if keep:
+            self._keep(finished=last)
+        if (due and self._may_save()) or last or interrupted:
             self._save(finished=last)
         return last or interrupted
+
+    def _may_save(self) -> bool:
+        """Whether a checkpoint would not slow the training down: a memory of past steps takes seconds to write."""
+        waited = time.monotonic() - self.saved_at
+        return not self.remembers or waited * SHARE_FOR_SAVING >= self.save_took
 
     def _look(self) -> bool:
         """Fetch the metrics of the iterations since the last look; True where the run has reached its goal."""
@@ -152,7 +166,20 @@ class Trainer:
             self.best_saved = best
 
     def _save(self, finished: bool) -> None:
-        content = {
+        began = time.monotonic()
+        with writing_into(self.run):
+            self.run.save_checkpoint("last", self._to_go_on_from(finished))
+        self.saved_at = time.monotonic()
+        self.save_took = self.saved_at - began
+
+    def _keep(self, finished: bool) -> None:
+        """A checkpoint that stays: to look at, and to go on from where that does not take a memory of past steps."""
+        content = {"agent": self.learner.agent.saved()} if self.remembers else self._to_go_on_from(finished)
+        with writing_into(self.run):
+            self.run.save_checkpoint(f"iteration_{self.iteration:06d}", content)
+
+    def _to_go_on_from(self, finished: bool) -> dict[str, Any]:
+        return {
             "agent": self.learner.agent.saved(),
             "learner": self.learner.state_dict(),
             "iteration": self.iteration,
@@ -160,10 +187,6 @@ class Trainer:
             "finished": finished,
             "columns": list(self.last_row),
         }
-        with writing_into(self.run):
-            if self.iteration % self.schedule.keep_every == 0:
-                self.run.save_checkpoint(f"iteration_{self.iteration:06d}", content)
-            self.run.save_checkpoint("last", content)
 
     def _shown(self, seconds: float) -> dict[str, float | str]:
         row = self.last_row
