@@ -20,7 +20,8 @@ import torch
 import tyro
 
 from bench.report import describe_machine, gpu_name, markdown_table
-from trot.envs.registry import TASKS, make_env
+from trot.envs.device import existing_device
+from trot.envs.registry import TASKS, make_env, make_task
 from trot.learn.algorithms import find_algorithm
 from trot.learn.capture import fast_phases
 from trot.learn.torch_threads import one_torch_thread
@@ -125,6 +126,10 @@ def run_train_bench(settings: TrainBenchSettings) -> None:
     if settings.compare and settings.algo != DEFAULT_ALGORITHM:
         raise ValueError(f"--compare knows figures of {DEFAULT_ALGORITHM} alone, not of {settings.algo}")
     device = choose_device(settings.device)
+    # A mistake ends it before the first minute is spent.
+    existing_device(device)
+    for task in settings.tasks:
+        make_task(task)
     print(describe_machine(gpu_name() if device.startswith("cuda") else None), flush=True)
     measured = []
     for task in settings.tasks:

@@ -49,10 +49,12 @@ def test_version() -> None:
 
 
 def test_unknown_command_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["chekc", "ant.xml"])
-    assert stopped.value.code == 2
-    assert "check" in capsys.readouterr().err
+    assert cli.main(["chekc", "ant.xml"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("trot: there is no command 'chekc'. Did you mean check? There are: tasks, try, ")
+    assert cli.main(["--foo"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("trot: there is no command '--foo'. There are: tasks, try, ")
 
 
 def test_missing_file_is_one_line() -> None:
@@ -75,6 +77,38 @@ def test_our_own_faults_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(cli.COMMANDS, "check", raising(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
         cli.main(["check"])
+
+
+CPU_MEMORY = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to \
+allocate 400000000000 bytes. Error code 12 (Cannot allocate memory)"
+CUDA_MEMORY = "CUDA out of memory. Tried to allocate 74.51 GiB. GPU 0 has a total capacity of 139.72 GiB of which ..."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "line"),
+    [
+        (
+            "--seed 99 --num-worlds 70 --horizon=8",
+            RuntimeError(CPU_MEMORY),
+            "400000000000 bytes at once. Lower --num-worlds 70",
+        ),
+        ("--actor-hidden 64 9000", RuntimeError(CUDA_MEMORY), "74.51 GiB at once. Lower --actor-hidden 9000"),
+        ("", MemoryError(), "there is not enough memory. Fewer worlds need less"),
+    ],
+)
+def test_too_little_memory_is_one_line_that_names_the_option(
+    arguments: str, error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(cli.COMMANDS, "train", raising(error))
+    assert cli.main(["train", *arguments.split()]) == 2
+    (shown,) = capsys.readouterr().err.splitlines()
+    assert shown.startswith("trot train: ") and shown.endswith(line)
+
+
+def test_other_errors_of_pytorch_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cli.COMMANDS, "train", raising(RuntimeError("mat1 and mat2 cannot be multiplied")))
+    with pytest.raises(RuntimeError, match="mat1"):
+        cli.main(["train"])
 
 
 def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

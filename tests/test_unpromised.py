@@ -33,6 +33,23 @@ def test_torch_foreach() -> None:
     assert tensors[0].tolist() == [2.25, 3.0], f"torch._foreach_lerp_ does not go a quarter of the way; {MEND}"
 
 
+def test_torch_tells_of_every_operation() -> None:
+    seen: list[tuple[str, int, int]] = []
+    with unpromised.watching_operations(lambda name, given, found: seen.append((name, len(given), len(found)))):
+        x = torch.ones(2)
+        x[:1] = (x > 0).any(dim=0, keepdim=True)
+    names = [name for name, *_ in seen]
+    assert names == ["ones", "gt", "any", "slice", "copy_"], f"torch names its operations otherwise: {names}; {MEND}"
+    assert seen[-1] == ("copy_", 2, 1), f"torch no longer returns what it writes into; {MEND}"
+
+
+def test_torch_tells_of_its_transforms() -> None:
+    found = []
+    torch.func.vmap(lambda x: found.append(unpromised.inside_transform()) or x)(torch.zeros(2))
+    found.append(unpromised.inside_transform())
+    assert found == [True, False], f"torch no longer tells whether a transform is active; {MEND}"
+
+
 @wp.struct
 class Doubled:
     given: wp.int32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -10,6 +11,7 @@ from pathlib import Path
 import tyro
 
 from trot.command_line import parse, parse_call
+from trot.out_of_memory import memory_message, out_of_memory
 from trot.sim.errors import GradientError, NonFiniteError
 
 DESCRIPTION = "Robots that learn through gradients of their simulation. `trot --version` prints the version."
@@ -208,9 +210,12 @@ def main(arguments: list[str] | None = None) -> int:
     if name == "--version":
         print(f"trot {version('trot')}")
         return 0
+    if name in ("-h", "--help"):
+        # tyro prints it, and exits.
+        tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="trot", description=DESCRIPTION, args=[name])
     if name not in COMMANDS:
-        # Help, or a name that does not exist: tyro prints the names there are, and exits.
-        tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="trot", description=DESCRIPTION, args=[name, *rest])
+        print(f"trot: {_no_command(name)}", file=sys.stderr)
+        return 2
 
     try:
         return COMMANDS[name](rest)
@@ -220,6 +225,17 @@ def main(arguments: list[str] | None = None) -> int:
     except (FileNotFoundError, ValueError, NonFiniteError, GradientError) as error:
         print(f"trot {name}: {_message(error)}", file=sys.stderr)
         return 2
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        print(f"trot {name}: {memory_message(error, rest)}", file=sys.stderr)
+        return 2
+
+
+def _no_command(name: str) -> str:
+    nearest = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = f" Did you mean {nearest[0]}?" if nearest else ""
+    return f"there is no command '{name}'.{hint} There are: {', '.join(COMMANDS)}"
 
 
 def _message(error: Exception) -> str:

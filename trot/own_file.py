@@ -44,3 +44,11 @@ def load_own_file(spec: str, what: str) -> tuple[ModuleType, str]:
     loaded.loader.exec_module(module)
     _loaded[path] = changed, module
     return module, wanted
+
+
+def file_of(cls: type) -> str | None:
+    """`/path/to/file.py:NAME` of a class out of such a file, which no import would find; None for any other."""
+    for path, (_, module) in _loaded.items():
+        if module.__name__ == cls.__module__:
+            return f"{path}:{cls.__qualname__}"
+    return None

@@ -5,6 +5,7 @@ tests/test_unpromised.py says in words what broke when a new version changes it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 from collections.abc import Callable
@@ -43,6 +44,33 @@ def foreach_copy_(tensors: list[Tensor], sources: list[Tensor]) -> None:
 def foreach_lerp_(tensors: list[Tensor], ends: list[Tensor], weight: float) -> None:
     """Move each tensor that part of the way to its end, in place and in one operation."""
     torch._foreach_lerp_(tensors, ends, weight)
+
+
+def inside_transform() -> bool:
+    """Whether vmap, jvp, grad or another transform of torch.func runs the caller."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def watching_operations(
+    saw: Callable[[str, list[Tensor], list[Tensor]], None],
+) -> contextlib.AbstractContextManager[object]:
+    """While this is entered, `saw` is told the name, the tensors given and those returned of every operation."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    def tensors(values: Any) -> list[Tensor]:
+        return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+
+    class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, function: Any, types: Any, arguments: tuple[Any, ...] = (), named: dict[str, Any] | None = None
+        ) -> Any:
+            result = function(*arguments, **(named or {}))
+            saw(function.overloadpacket.__name__, tensors((arguments, named)), tensors(result))
+            return result
+
+    watching: contextlib.AbstractContextManager[object] = Watching()  # type: ignore[no-untyped-call]
+    return watching
 
 
 def declare_source(text: str, key: str) -> Any:

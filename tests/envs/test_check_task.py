@@ -103,6 +103,38 @@ class Cancels(CartPole):
         terms = super().reward_terms(measured, action)
         return {**terms, "angle": (terms["angle"] + 1e9) - 1e9}
 
+class CancelsLess(CartPole):
+    def reward_terms(self, measured, action):
+        terms = super().reward_terms(measured, action)
+        return {**terms, "angle": (terms["angle"] + 1e7) - 1e7}
+
+class FarAngle(CartPole):
+    def reward_terms(self, measured, action):
+        terms = super().reward_terms(measured, action)
+        return {**terms, "angle": (terms["angle"] + 1e6).sin()}
+
+class NanObservation(CartPole):
+    def observation(self, measured, previous_action):
+        none = 0 * measured.position
+        return {**super().observation(measured, previous_action), "root": (none * none).sqrt()}
+
+class WrongObservation(CartPole):
+    def observation(self, measured, previous_action):
+        parts = super().observation(measured, previous_action)
+        return {**parts, "twice": 2 * measured.position - measured.position.detach()}
+
+class CutObservation(CartPole):
+    def observation(self, measured, previous_action):
+        parts = super().observation(measured, previous_action)
+        return {**parts, "aside": measured.position.detach()}
+
+class NanMemory(CartPole):
+    def draw_memory(self, count, generator, like):
+        return {"total": like.new_zeros(count, 1)}
+    def next_memory(self, measured, action):
+        none = 0 * action
+        return {"total": measured.position + (none * none).sqrt()}
+
 class LostGradient(CartPole):
     def reward_terms(self, measured, action):
         terms = super().reward_terms(measured, action)
@@ -147,7 +179,10 @@ def test_every_reward_term_is_named_where_all_are_cut(check_faulty):
 
 
 def test_a_cut_between_action_and_physics_fails_by_the_actions_alone(check_faulty):
-    assert failing(check_faulty("NoGradInControl", 1).out) == ["actions"]
+    printed = check_faulty("NoGradInControl", 1).out
+    assert failing(printed) == ["actions"]
+    (line,) = (line for line in printed.splitlines() if "alone: " in line)
+    assert line.startswith("  NoGradInControl.control() alone: the gradient is cut. Look for .detach()")
 
 
 def test_a_reward_term_whose_gradient_is_a_factor_off_is_named(check_faulty):
@@ -164,6 +199,26 @@ def test_a_gradient_that_is_not_finite_fails(check_faulty):
     printed = check_faulty("NanGradient", 1).out
     assert failing(printed) == ["actions"]
     assert "world 0: the gradient is nan\n  look for the root of zero" in printed
+    (line,) = (line for line in printed.splitlines() if "alone: " in line)
+    assert line.startswith("  NanGradient.reward_terms()['root'] alone: the gradient is nan; look for the root of zero")
+    assert "faulty.py:" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "line"),
+    [
+        ("NanObservation", 1, "observation()['root'] alone: the gradient is nan; look for the root of zero"),
+        ("NanMemory", 1, "next_memory()['total'] alone: the gradient is nan; look for the root of zero"),
+        ("WrongObservation", 1, "observation()['twice'] alone: the gradient is "),
+        ("CutObservation", 0, "observation()['aside'] alone: the gradient is cut"),
+    ],
+)
+def test_a_method_that_no_reward_depends_on_is_checked_too(check_faulty, name, code, line):
+    """Learning differentiates through what the policy sees. To cut it off may be the intention."""
+    printed = check_faulty(name, code).out
+    assert failing(printed) == []
+    (shown,) = (line for line in printed.splitlines() if "alone: " in line)
+    assert shown.startswith(f"  {name}.{line}")
 
 
 def test_a_reward_that_is_not_finite_is_named_in_one_line(check_faulty):
@@ -207,9 +262,20 @@ def test_a_task_that_is_double_by_itself_is_refused(check_faulty):
     assert len(error.splitlines()) == 1
 
 
-def test_a_reward_that_single_precision_loses_is_named(check_faulty):
-    """Single precision counts in steps of 64 at 1e9."""
-    printed = check_faulty("Cancels", 1).out
+@pytest.mark.parametrize(("name", "double", "single"), [("Cancels", "1e-07", "6e+01"), ("CancelsLess", "2e-09", "1")])
+def test_a_difference_of_large_numbers_is_named_and_is_no_wrong_gradient(check_faulty, name, double, single):
+    """At 1e9 double precision counts in steps of 2^-23 and single precision of 64; at 1e7 of 2^-29 and 1."""
+    shown = check_faulty(name, 2)
+    (line,) = shown.err.splitlines()
+    assert f"reward term 'angle' has a precision of {double} in float64" in line
+    assert f"of {single} in float32, which trains: look for a difference of large numbers" in line
+    assert "WRONG" not in shown.out
+
+
+def test_a_reward_that_only_single_precision_loses_is_named(check_faulty):
+    """At 1e6 single precision counts in sixteenths, which is much for the angle of a sine."""
+    printed = check_faulty("FarAngle", 1).out
+    assert "gradients are right" in printed
     (line,) = (line for line in printed.splitlines() if line.startswith("FAILS in float32"))
     assert "reward term 'angle' is " in line and "difference of large numbers" in line
 

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -268,3 +270,45 @@ def test_a_copy_of_an_environment_that_never_began_can_begin():
     copied = copy.deepcopy(env)
     assert copied.reset()[0].equal(env.reset()[0])
     assert copied.task is not env.task and copied.task.model is env.task.model
+
+
+OWN = """
+from trot.envs.tasks.cartpole import CartPole
+
+class Mine(CartPole):
+    weight = 3.0
+    def reward_terms(self, measured, action):
+        return {"weight": self.weight + 0 * action}
+"""
+
+GO_ON = """
+import pickle, sys, torch
+env = pickle.load(open(sys.argv[1], "rb"))
+print(env.step(torch.zeros(2, 1))[1].tolist())
+"""
+
+
+@pytest.mark.parametrize("name", ["cartpole", "own"])
+def test_another_process_goes_on_with_a_pickle(name, tmp_path):
+    """It imports no class of a file by itself."""
+    (tmp_path / "own.py").write_text(OWN)
+    env = trot.make_env(name if name == "cartpole" else f"{tmp_path / 'own.py'}:Mine", 2, seed=3)
+    env.reset()
+    env.task.weight = 5.0
+    (tmp_path / "env.pkl").write_bytes(pickle.dumps(env))
+    command = [sys.executable, "-c", GO_ON, str(tmp_path / "env.pkl")]
+    shown = subprocess.run(command, capture_output=True, text=True)
+    assert shown.stdout == f"{env.step(torch.zeros(2, 1))[1].tolist()}\n", shown.stderr
+    (tmp_path / "own.py").unlink()
+    shown = subprocess.run(command, capture_output=True, text=True)
+    assert shown.returncode == (0 if name == "cartpole" else 1)
+    assert name == "cartpole" or f"no task file '{tmp_path / 'own.py'}'" in shown.stderr
+
+
+def test_a_deep_copy_keeps_the_class_though_its_file_was_edited(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    env = trot.make_env(f"{tmp_path / 'own.py'}:Mine", 2)
+    (tmp_path / "own.py").write_text(OWN.replace("3.0", "40.0"))
+    copied = copy.deepcopy(env)
+    copied.reset()
+    assert copied.step(torch.zeros(2, 1))[1].tolist() == [3, 3]

@@ -1,11 +1,13 @@
 """A world that blows up: reset, counted, kept for a replay, and of no consequence to the others."""
 
+from dataclasses import asdict
+
 import pytest
 import torch
 
 import trot
 from trot.cli import main
-from trot.envs.fault import load_fault
+from trot.envs.fault import Fault, load_fault
 from trot.sim.guard import is_sound
 
 BAD = 17
@@ -118,3 +120,31 @@ def test_a_file_that_is_no_fault_is_refused(tmp_path, capsys):
     (tmp_path / "fault.pt").write_bytes(b"something else")
     assert main(["replay-fault", str(tmp_path / "fault.pt")]) == 2
     assert "is not a fault file" in capsys.readouterr().err
+
+
+def test_a_damaged_fault_file_is_refused_rather_than_explained(tmp_path, capsys):
+    """PyTorch alone reads over bytes that it does not look at, and over numbers that are others by now."""
+    env = trot.make_env("cartpole", 1)
+    env.reset()
+    path = tmp_path / "fault.pt"
+    joint_q, joint_qd = env.state.joint_q[0], env.state.joint_qd[0]
+    none = torch.zeros(0)
+    Fault("cartpole", 0, joint_q, joint_qd, torch.zeros(1), none, none).save(path)
+    assert main(["replay-fault", str(path)]) == 0
+    whole = path.read_bytes()
+    at = whole.index(joint_q.numpy().tobytes())
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    capsys.readouterr()
+    assert main(["replay-fault", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        "is not a fault file, or not a whole one: it is damaged, its checksum does not fit its content"
+    )
+    with pytest.raises(ValueError, match="its checksum does not fit"):
+        load_fault(path)
+
+
+def test_fault_files_of_earlier_versions_have_no_checksum_and_load(tmp_path):
+    fault = Fault("ant", 3, *(torch.ones(n) for n in (4, 3, 2, 0, 0)))
+    torch.save({"fault": 1, **asdict(fault)}, tmp_path / "fault.pt")
+    assert load_fault(tmp_path / "fault.pt").joint_q.equal(torch.ones(4))

@@ -107,6 +107,16 @@ def test_missing_and_broken_checkpoints_say_so(run):
         run.load_checkpoint()
 
 
+@pytest.mark.parametrize("name", ["../x", "../../x", "/x", "sub/x", "sub\\x", "", "C:x"])
+def test_a_checkpoint_is_not_looked_for_elsewhere(run, name):
+    run.save_checkpoint("x", {"iteration": 1})
+    (run.path / "checkpoints" / "sub").mkdir()
+    for place in (run.path, run.path.parent, run.path / "checkpoints" / "sub"):
+        (place / "x.pt").write_bytes((run.path / "checkpoints" / "x.pt").read_bytes())
+    with pytest.raises(ValueError, match="a checkpoint's name is that of a file in checkpoints"):
+        run.load_checkpoint(name)
+
+
 def test_every_flipped_bit_is_found(run):
     """In weights, in names, in padding, and in the checksum itself: the last bytes one by one, others at random."""
     path = run.save_checkpoint("last", {"weights": torch.linspace(-1, 1, 5000), "iteration": 3})

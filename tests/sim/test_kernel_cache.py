@@ -25,10 +25,10 @@ FALLEN = "-0.0981\n"
 """9.81 m/s^2 for 10 ms."""
 
 
-def fall(cache: Path, temporary: Path) -> subprocess.CompletedProcess[str]:
+def fall(cache: Path, temporary: Path, before: str = "") -> subprocess.CompletedProcess[str]:
     """In a process of its own: a damaged kernel may end it."""
-    places = {"WARP_CACHE_PATH": str(cache), "TMPDIR": str(temporary)}
-    return subprocess.run([sys.executable, "-c", FALL], capture_output=True, text=True, env={**os.environ, **places})
+    environment = {**os.environ, "WARP_CACHE_PATH": str(cache), "TMPDIR": str(temporary)}
+    return subprocess.run([sys.executable, "-c", before + FALL], capture_output=True, text=True, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +117,31 @@ def test_a_cache_that_cannot_be_made_falls_back_to_a_temporary_folder(tmp_path: 
         assert "WARP_CACHE_PATH" in line
     # The second start found what the first had built.
     assert len(list(tmp_path.glob("trot-kernels-*/*/wp_trot_*"))) == 1
+
+
+READ_ONLY = """
+import os
+make, cache = os.mkdir, os.environ["WARP_CACHE_PATH"]
+
+def refusing(path, *how, **named):
+    if os.fspath(path).startswith(cache) and not os.path.exists(path):
+        raise PermissionError(13, "Permission denied", os.fspath(path))
+    make(path, *how, **named)
+
+os.mkdir = refusing
+"""
+"""To an administrator every folder can be written, so nothing can be made in this one by order."""
+
+
+def test_a_cache_that_is_there_but_read_only_falls_back_to_a_temporary_folder(cache: Path, tmp_path: Path) -> None:
+    """Though it holds the very kernels."""
+    before = {file: file.stat().st_mtime_ns for file in cache.rglob("*")}
+    found = fall(cache, tmp_path, READ_ONLY)
+    assert (found.returncode, found.stdout) == (0, FALLEN)
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("trot: the folder for compiled kernels cannot be written ([Errno 13] Permission denied: ")
+    assert f"they go to {tmp_path / 'trot-kernels-'}" in line
+    assert {file: file.stat().st_mtime_ns for file in cache.rglob("*")} == before
 
 
 def test_whether_a_folder_can_be_written_is_tried(tmp_path: Path) -> None:

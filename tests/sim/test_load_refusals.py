@@ -194,6 +194,26 @@ REFUSED |= {
 }
 
 
+ARM = '<mujocoinclude><body name="arm"><joint name="{0}"/><geom size="0.1" {1}/></body></mujocoinclude>'
+MIDDLE = '<mujocoinclude><include file="arm.xml"/></mujocoinclude>'
+
+
+@pytest.mark.parametrize("through", ["parts/arm.xml", "parts/middle.xml"])
+def test_nan_in_an_included_file_is_found(tmp_path, through):
+    """MuJoCo loads it, with a mass out of the density."""
+    (tmp_path / "parts").mkdir()
+    robot = tmp_path / "robot.xml"
+    robot.write_text(mjcf(f'<!-- <include file="none.xml"/> --><include file="{through}"/>'))
+    (tmp_path / "parts" / "middle.xml").write_text(MIDDLE.replace("arm", "parts/arm"))
+    arm = tmp_path / "parts" / "arm.xml"
+    arm.write_text(ARM.format("elbow", 'mass="nan"'))
+    with pytest.raises(ModelError, match=r'robot\.xml: in .*arm\.xml: <geom> has mass="nan"'):
+        load_model(robot)
+    arm.write_text(ARM.format("nan", 'mass="2"'))
+    robot.write_text(robot.read_text().replace("</mujoco>", '<actuator><motor joint="nan"/></actuator></mujoco>'))
+    assert load_model(robot).body_mass[-1] == 2
+
+
 def test_nan_in_a_comment_and_as_a_name_is_none():
     model = load_model(mjcf("<!-- mass='nan' -->", joint='<joint name="nan"/>', actuator='<motor joint="nan"/>'))
     assert model.joint_name == ("nan",)

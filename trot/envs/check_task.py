@@ -13,6 +13,7 @@ import torch
 import tyro
 from torch import Tensor
 
+from trot.envs.check_methods import CUT, NOT_FINITE, check_methods
 from trot.envs.check_precision import check_in_single
 from trot.envs.env import Env
 from trot.envs.registry import make_env
@@ -33,9 +34,6 @@ END_STEP = 4
 
 MOTION_STEPS = 240
 """Length of the random motion that the windows are cut from."""
-
-CUT = "the gradient is cut. Look for .detach(), .item(), torch.no_grad() or an integer"
-NOT_FINITE = "look for the root of zero, acos(1), a norm of zeros or a division by zero in the task"
 
 
 @dataclass
@@ -79,7 +77,10 @@ def run_task_check(settings: TaskCheckSettings) -> bool:
     if blown_up:
         print(f"{blown_up} worlds blow up inside the window and are not checked: the physics needs more substeps")
     right = report(check_task_gradients(env, windows, settings), settings.tolerance)
-    return check_in_single(single, env, windows) and right
+    problems, sound = check_methods(env, windows, settings.tolerance, settings.directions, settings.seed)
+    for problem in problems:
+        print(f"  {problem}")
+    return check_in_single(single, env, windows) and right and sound
 
 
 @torch.no_grad()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 
@@ -23,3 +25,23 @@ def existing_device(device: str | torch.device) -> torch.device:
     if found.type == "cuda" and found.index is None:
         found = torch.device("cuda", torch.cuda.current_device())
     return found
+
+
+def require_room(num_worlds: int, bytes_per_world: int, device: torch.device) -> None:
+    """Refuse more worlds than the device has memory for, before anything is allocated."""
+    there = _memory(device)
+    if num_worlds * bytes_per_world > there:
+        raise ValueError(
+            f"num_worlds {num_worlds} takes {num_worlds * bytes_per_world / 1e9:,.0f} GB for the worlds' states alone; "
+            f"{device} has {there / 1e9:,.0f} GB. Use fewer worlds"
+        )
+
+
+def _memory(device: torch.device) -> float:
+    """Bytes in all; infinite where the system does not tell."""
+    if device.type == "cuda":
+        return float(torch.cuda.get_device_properties(device).total_memory)
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")

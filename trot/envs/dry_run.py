@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trot.envs.situation import Situation, as_columns, widths_of
+from trot.envs.source_line import task_error
 from trot.envs.task import Task, task_control
 from trot.sim.state import State
 
@@ -30,7 +32,9 @@ class Layout:
 @torch.no_grad()
 def dry_run(task: Task[Any], nominal: State, zero: Tensor) -> Layout:
     """Raises ValueError where the task returns something of the wrong shape, dtype or device."""
-    expect = _Expect(type(task).__name__, zero)
+    expect = _Expect(task, zero)
+    if not isinstance(task.num_actions, Integral) or task.num_actions < 0:
+        raise task_error(task, "num_actions", f"must be a whole number of at least 0, not {task.num_actions!r}")
     memory = _drawn_memory(task, expect)
     state = Situation(nominal.joint_q.repeat(WORLDS, 1), nominal.joint_qd.repeat(WORLDS, 1), memory)
     action = zero.new_zeros(WORLDS, task.num_actions)
@@ -59,9 +63,10 @@ def _drawn_memory(task: Task[Any], expect: _Expect) -> dict[str, Tensor]:
         drawn.append(as_columns(parts))
     nominal, random = (widths_of(parts) for parts in drawn)
     if list(nominal.items()) != list(random.items()):
-        raise ValueError(
-            f"{expect.task}.draw_memory() gives {nominal} without a generator and {random} with one, names and widths; "
-            "the two must agree"
+        raise task_error(
+            task,
+            "draw_memory()",
+            f"gives {nominal} without a generator and {random} with one, names and widths; the two must agree",
         )
     return drawn[0]
 
@@ -70,7 +75,7 @@ def _check_next_memory(parts: Any, widths: dict[str, int], expect: _Expect) -> N
     expect.named(parts, "next_memory")
     for name, part in parts.items():
         if name not in widths:
-            raise ValueError(f"{expect.task}.next_memory()['{name}'] is not in what draw_memory() gives; draw it there")
+            raise expect.wrong(f"next_memory()['{name}']", "is not in what draw_memory() gives; draw it there")
         expect.tensor(part, f"next_memory()['{name}']", widths[name], (expect.zero.dtype,))
 
 
@@ -86,36 +91,37 @@ def _columns(parts: dict[str, Tensor]) -> dict[str, slice]:
 class _Expect:
     """What the methods of a task may return."""
 
-    task: str
+    task: Task[Any]
     zero: Tensor
+
+    def wrong(self, what: str, problem: str) -> ValueError:
+        return task_error(self.task, what, problem)
 
     def parts(self, parts: Any, method: str, width: int | None) -> dict[str, Tensor]:
         """Named parts that are joined into one tensor; at least one."""
         self.named(parts, method)
         if not parts:
-            raise ValueError(f"{self.task}.{method}() is empty")
+            raise self.wrong(f"{method}()", "is empty")
         # Yes or no and whole numbers become floating point where they are joined with it.
         whole = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
         for name, part in parts.items():
             self.tensor(part, f"{method}()['{name}']", width, (self.zero.dtype, *whole))
         if not any(part.is_floating_point() for part in parts.values()):
-            raise ValueError(f"{self.task}.{method}() has only yes or no and whole numbers; make one {self.zero.dtype}")
+            raise self.wrong(f"{method}()", f"has only yes or no and whole numbers; make one {self.zero.dtype}")
         checked: dict[str, Tensor] = parts
         return checked
 
     def named(self, parts: Any, method: str) -> None:
         if not isinstance(parts, dict):
-            raise ValueError(f"{self.task}.{method}() must be a dictionary of tensors, not {type(parts).__name__}")
+            raise self.wrong(f"{method}()", f"must be a dictionary of tensors, not {type(parts).__name__}")
 
     def tensor(self, tensor: Any, what: str, width: int | None, dtypes: tuple[torch.dtype, ...]) -> None:
         wanted = f"(num_worlds, {'width' if width is None else width})"
         if not isinstance(tensor, Tensor):
-            raise ValueError(f"{self.task}.{what} must be a tensor {wanted}, not {type(tensor).__name__}")
+            raise self.wrong(what, f"must be a tensor {wanted}, not {type(tensor).__name__}")
         found = (*tensor.shape, 1) if tensor.dim() == 1 else tuple(tensor.shape)
         if len(found) != 2 or found[0] != WORLDS or width not in (None, found[1]):
             shown = ", ".join("num_worlds" if size == WORLDS else str(size) for size in tensor.shape)
-            raise ValueError(f"{self.task}.{what} must be {wanted}, not ({shown})")
+            raise self.wrong(what, f"must be {wanted}, not ({shown})")
         if tensor.dtype not in dtypes or tensor.device != self.zero.device:
-            raise ValueError(
-                f"{self.task}.{what} must be {dtypes[0]} on {self.zero.device}, not {tensor.dtype} on {tensor.device}"
-            )
+            raise self.wrong(what, f"must be {dtypes[0]} on {self.zero.device}, not {tensor.dtype} on {tensor.device}")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trot.envs.device import capturing, existing_device
+from trot.envs.device import capturing, existing_device, require_room
 from trot.envs.dry_run import dry_run
 from trot.envs.fault import Fault
 from trot.envs.move import Move
@@ -79,6 +79,7 @@ class Env:
         self._columns = world_columns(
             task.model, self.num_observations, self.num_actions, self._memory_widths, randomize is not None, self._zero
         )
+        require_room(num_worlds, sum(one.width * one.dtype.itemsize for one in self._columns.values()), self.device)
         self._starts: Starts | None = None
         self._used = 0
         self._starts_captured = False

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
+
+from trot.atomic import replacing
+from trot.runs.checkpoint_file import read_checkpoint, write_checkpoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,17 +30,32 @@ class Fault:
     """What its task remembered, (width,) each; empty where it remembers nothing."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        torch.save({"fault": 1, **asdict(self)}, path)
+        """Write a file with a checksum of all of it."""
+        with replacing(Path(path)) as file:
+            write_checkpoint(file, {"fault": 1, **asdict(self)})
 
 
 def load_fault(path: str | os.PathLike[str]) -> Fault:
     """Read what Fault.save() wrote."""
+    return fault_from(read_fault_file(path), path)
+
+
+def read_fault_file(path: str | os.PathLike[str]) -> Any:
+    """What is in a file that Fault.save() or a run wrote, as long as its checksum fits."""
     if not os.path.isfile(path):
         raise FileNotFoundError(f"no fault file '{os.fspath(path)}'")
     try:
-        saved: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
-        if saved.pop("fault") != 1:
+        return read_checkpoint(Path(path), "cpu")
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)} is not a fault file, or not a whole one: {error}") from None
+
+
+def fault_from(saved: Any, path: str | os.PathLike[str]) -> Fault:
+    """Of what the file at that path holds."""
+    try:
+        known = {**saved}
+        if known.pop("fault") != 1:
             raise ValueError
-        return Fault(**saved)
-    except Exception:
+        return Fault(**known)
+    except (KeyError, TypeError, ValueError):
         raise ValueError(f"{os.fspath(path)} is not a fault file, as Fault.save() writes it") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 from abc import ABC, abstractmethod
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from trot.envs.situation import Situation
 from trot.envs.start import Start
+from trot.own_file import file_of, load_own_file
 from trot.sim.load import Loaded, load_if_changed
 from trot.sim.model import Model
 from trot.sim.step import check_times
@@ -60,6 +62,17 @@ class Task(ABC, Generic[Measured]):
         self.model = self.load_robot()
         self.name = type(self).__name__
         """What make_env() and the commands know it by."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickled by its file where it comes from one, so that another process finds it there."""
+        spec = file_of(type(self))
+        return super().__reduce_ex__(protocol) if spec is None else (_unpickled, (spec,), vars(self))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Task[Measured]:
+        # Not by its file, which may have been edited since.
+        copied = memo[id(self)] = object.__new__(type(self))
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
 
     @property
     def num_actions(self) -> int:
@@ -111,6 +124,13 @@ class Task(ABC, Generic[Measured]):
     def fallen(self, measured: Measured) -> Tensor | None:
         """Where an episode ends early, (worlds, 1) or (worlds,); None where nothing can fall."""
         return None
+
+
+def _unpickled(spec: str) -> Task[Any]:
+    """A task of that file, yet without its attributes."""
+    module, name = load_own_file(spec, "task")
+    task: Task[Any] = object.__new__(getattr(module, name))
+    return task
 
 
 def require_new_names(task: object, name: str) -> None:

@@ -15,6 +15,9 @@ from trot.sim.state import State
 COARSE = 1024
 """Multiples of a thousandth or so are not the result of arithmetic in single precision."""
 
+LOST = 1e5
+"""More than this many times the rounding of double precision is a difference of numbers that are larger by as much."""
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -79,14 +82,31 @@ class WindowRewards:
 
     @torch.no_grad()
     def require_double(self, terms: Tensor) -> None:
-        """Name a reward term that went through single precision: no difference could tell anything about it."""
+        """Name a reward term that lost the digits of double precision: no difference could tell anything about it."""
         for k, name in enumerate(self.names):
             values = terms[:, self.columns(k)]
             values = values[values.isfinite()]
             # Few binary digits are a count, or yes and no.
-            counts = bool((values * COARSE == (values * COARSE).round()).all())
-            if not counts and bool((values == values.float().double()).all()):
+            if bool((values * COARSE == (values * COARSE).round()).all()):
+                continue
+            if bool((values == values.float().double()).all()):
                 raise ValueError(
                     f"reward term '{name}' is rounded to float32, too coarse for differences: look for .float() or for "
                     "tensors that are made without a dtype"
                 )
+            grain, finest = _grain(values), torch.finfo(torch.float64).eps * float(values.abs().max())
+            if grain > LOST * finest:
+                in_single = grain * torch.finfo(torch.float32).eps / torch.finfo(torch.float64).eps
+                raise ValueError(
+                    f"reward term '{name}' has a precision of {grain:.0e} in float64, too coarse for differences, and "
+                    f"of {in_single:.1g} in float32, which trains: look for a difference of large numbers"
+                )
+
+
+def _grain(values: Tensor) -> float:
+    """The largest power of two that they all are multiples of."""
+    mantissa, exponent = torch.frexp(values[values != 0])
+    digits = (mantissa * 2**53).long()
+    # The last binary digit that is not zero.
+    last = (digits & -digits).double()
+    return float(torch.ldexp(last, exponent - 53).min())

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from trot.envs.explain_fault import explain_fault
-from trot.envs.fault import load_fault
+from trot.envs.fault import fault_from, read_fault_file
 from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env
 from trot.learn.algorithms import find_algorithm
@@ -20,17 +20,18 @@ from trot.learn.saved_settings import settings_from
 
 def replay_fault(path: str | os.PathLike[str]) -> str:
     """A world that blew up, or a window whose gradient failed, in words."""
-    saved = _bad_window(path)
-    return explain_fault(load_fault(path)) if saved is None else explain_bad_window(saved)
+    content = read_fault_file(path)
+    saved = _bad_window(content)
+    return explain_fault(fault_from(content, path)) if saved is None else explain_bad_window(saved)
 
 
-def _bad_window(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+def _bad_window(content: Any) -> dict[str, Any] | None:
     try:
-        saved = upgraded_bad_window(torch.load(path, weights_only=True, map_location="cpu"))
-    except Exception:
-        # load_fault() says what is wrong with the file.
+        saved = upgraded_bad_window(content)
+        return saved if saved["bad_window"] in (1, 2) else None
+    except (KeyError, TypeError):
+        # No window; fault_from() says whether it is anything else.
         return None
-    return saved if isinstance(saved, dict) and saved.get("bad_window") in (1, 2) else None
 
 
 def explain_bad_window(saved: dict[str, Any]) -> str:

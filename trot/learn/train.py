@@ -17,6 +17,7 @@ from trot.command_line import parse
 from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env, make_task, names_task
+from trot.envs.trainable import require_trainable
 from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
 from trot.learn.older_runs import upgraded_checkpoint
@@ -56,8 +57,9 @@ class TrainSettings(Generic[Settings]):
 def train(settings: TrainSettings[Any]) -> RunFolder:
     """Start a run and see it through."""
     algorithm = find_algorithm(settings.algo)
-    learner = _make_learner(algorithm, settings)
-    env = learner.env
+    env = _make_env(settings)
+    require_trainable(env)
+    learner = _make_learner(algorithm, env, settings)
     # A file's class gives its name; a colon or a slash has no place in a folder's.
     name = settings.name or f"{env.task.name.rpartition(':')[2]}-{algorithm.name}-{settings.seed}"
     with RunFolder.create(settings.runs, name, _described(settings, algorithm, learner)) as run, _stoppable(run):
@@ -94,7 +96,7 @@ def _go_on(run: RunFolder, device: str, stop_at: float | None, iterations: int |
     if stop_at is not None:
         settings = replace(settings, schedule=replace(settings.schedule, stop_at=stop_at))
     algorithm = find_algorithm(settings.algo)
-    learner = _make_learner(algorithm, settings)
+    learner = _make_learner(algorithm, _make_env(settings), settings)
     # A header may be damaged; earlier versions kept the columns nowhere else.
     columns = saved.get("columns") or run.metric_columns()
     _refuse_other_columns(learner, columns, run)
@@ -143,8 +145,8 @@ def choose_device(device: str) -> str:
     return device
 
 
-def _make_learner(algorithm: Algorithm, settings: TrainSettings[Any]) -> Learner:
-    learner = algorithm.learner(_make_env(settings), settings.settings, settings.seed)
+def _make_learner(algorithm: Algorithm, env: Env, settings: TrainSettings[Any]) -> Learner:
+    learner = algorithm.learner(env, settings.settings, settings.seed)
     if not hasattr(learner, "agent") or not hasattr(learner, "best"):
         raise ValueError(f"{type(learner).__name__} has no agent: its __init__ is to call make_agent()")
     return learner

@@ -186,6 +186,10 @@ class RunFolder:
 
     def load_checkpoint(self, name: str = "last", device: str | torch.device = "cpu") -> dict[str, Any]:
         """What save_checkpoint() was given, its tensors on the device."""
+        if not name or re.search(r"[/\\:\0]", name):
+            raise ValueError(
+                f"a checkpoint's name is that of a file in {CHECKPOINTS}, without its ending, not '{name}'"
+            )
         path = self._checkpoint_path(name)
         if not path.is_file():
             names = ", ".join(self.checkpoint_names()) or "none yet"

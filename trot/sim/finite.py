@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -15,16 +16,36 @@ _OPEN = ("joint_lower", "joint_upper", "control_lower", "control_upper")
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _ELEMENT = re.compile(r"<(\w+)([^<>]*)>")
+_INCLUDED = re.compile(r"""<(?:include|model)\b[^<>]*\bfile\s*=\s*(["'])(.*?)\1""")
 _NAN = re.compile(r"""([\w:]+)\s*=\s*(["'])([-+.\deE\s]*nan[-+.\deE\sna]*)\2""", re.IGNORECASE)
 
 
-def refuse_written_nan(text: str) -> None:
-    """Refuse NaN in the text itself: MuJoCo takes some of them for attributes that were left out."""
-    for element in _ELEMENT.finditer(_COMMENT.sub("", text)):
-        for attribute, _, value in _NAN.findall(element[2]):
-            # Somebody may be called Nan.
-            if not re.search(rf"""\bname\s*=\s*["']{re.escape(value)}["']""", text):
-                raise ModelError(f'<{element[1]}> has {attribute}="{value}". Give numbers, or leave it out.')
+def refuse_written_nan(text: str, path: Path | None) -> None:
+    """Refuse NaN in the text itself, or in a file that it includes: MuJoCo takes some for attributes left out."""
+    texts = _with_included(text, Path.cwd() if path is None else path.parent)
+    for file, written in texts.items():
+        for element in _ELEMENT.finditer(written):
+            for attribute, _, value in _NAN.findall(element[2]):
+                # Somebody may be called Nan.
+                named = re.compile(rf"""\bname\s*=\s*["']{re.escape(value)}["']""")
+                if not any(map(named.search, texts.values())):
+                    where = "" if file is None else f"in {file}: "
+                    raise ModelError(f'{where}<{element[1]}> has {attribute}="{value}". Give numbers, or leave it out.')
+
+
+def _with_included(text: str, folder: Path) -> dict[Path | None, str]:
+    """The text and that of every MJCF file named in it, comments left out; MuJoCo has read them all before."""
+    found: dict[Path | None, str] = {None: _COMMENT.sub("", text)}
+    waiting = [(found[None], folder)]
+    while waiting:
+        written, here = waiting.pop()
+        for _, name in _INCLUDED.findall(written):
+            # MuJoCo looks beside the robot's own file, and a model that is attached beside its own.
+            file = next((place for place in (folder / name, here / name) if place.is_file()), None)
+            if file is not None and file not in found:
+                found[file] = _COMMENT.sub("", file.read_text(encoding="utf-8", errors="replace"))
+                waiting.append((found[file], file.parent))
+    return found
 
 
 def require_finite(model: Model) -> None:

@@ -44,7 +44,7 @@ def load_model(source: str | os.PathLike[str], *, floating_base: bool = False, g
     """
     text, path = _read(source)
     with _naming(path):
-        return _build(*_compile(text, path, floating_base, ground), text)
+        return _build(*_compile(text, path, floating_base, ground), text, path)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def load_if_changed(
         content = _digest(spec, compiled, text)
         if before is not None and before.content == content:
             return before
-        return Loaded(_build(spec, compiled, text), content)
+        return Loaded(_build(spec, compiled, text, path), content)
 
 
 def compile_robot(
@@ -171,7 +171,7 @@ def _add_ground(spec: mujoco.MjSpec) -> None:
     )
 
 
-def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str) -> Model:
+def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str, path: Path | None) -> Model:
     """Keep what trot simulates."""
     welds = fold_welds(compiled)
     problems = list(find_unsupported(compiled))
@@ -197,7 +197,7 @@ def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str) -> Model:
             source=compiled,
         )
     require_finite(model)
-    refuse_written_nan(text)
+    refuse_written_nan(text, path)
     return model
 
 

@@ -16,6 +16,7 @@ from trot.sim.model import Model
 from trot.sim.parameters import Parameters
 from trot.sim.programs import BACKWARD, FORWARD
 from trot.sim.state import State
+from trot.unpromised import inside_transform
 
 
 def step(
@@ -32,6 +33,7 @@ def step(
     a muscle takes activation in [0, 1]; each is clamped to its range. Gradients flow to state, control and parameters.
     The result's `finite` flag tells, when read, which worlds hold a NaN; check_finite() names where it began.
     """
+    _refuse_transforms()
     check_inputs(model, state, control, control_dt, substeps)
     packed, run = prepare(model, state, parameters)
     physics = Physics(run, control_dt, substeps)
@@ -47,6 +49,7 @@ def guarded_step(
     A world that is not sound comes back at the nominal pose and at rest, and no gradient passes through its step. The
     others get exactly what step() gives them. Unlike step() it never looks at numbers, so it never waits for the GPU.
     """
+    _refuse_transforms()
     next_q, next_qd, sound = _apply(physics, joint_q, joint_qd, control, parameter)
     assert sound is not None, "these physics have no guard"
     return next_q, next_qd, sound
@@ -174,6 +177,10 @@ class _Step(torch.autograd.Function):
         return next_q, next_qd, sound
 
     @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
+        raise NotImplementedError("trot.step has no forward-mode derivatives; use backward(), or trot.linearize")
+
+    @staticmethod
     def backward(
         ctx: Any, next_q_bar: Tensor | None, next_qd_bar: Tensor | None, _: None
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
@@ -207,6 +214,15 @@ def _apply(
     )
     result: tuple[Tensor, Tensor, Tensor | None] = _Step.apply(physics, keep, joint_q, joint_qd, control, parameter)  # type: ignore[no-untyped-call]
     return result
+
+
+def _refuse_transforms() -> None:
+    # They hand over tensors without memory of their own, and the kernels read addresses.
+    if inside_transform():
+        raise NotImplementedError(
+            "trot.step does not run inside torch.func (vmap, jvp, grad, jacrev ...): it takes all worlds at once, and "
+            "torch.autograd.grad gives its derivatives"
+        )
 
 
 def check_inputs(model: Model, state: State, control: Tensor, control_dt: float, substeps: int) -> None:
