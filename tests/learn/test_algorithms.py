@@ -26,10 +26,17 @@ SMALL = {
     "shac": SHAC,
     "shac-no-critic": SHAC,
     "bptt": SHAC | {"horizon": docking.STEPS},
+    "pods": {
+        "actor_hidden": (16,),
+        "halvings": 6,
+        "line_search": "best",
+        "imitation_lr": 1e-2,
+        "imitation_steps": 100,
+    },
     REINFORCE: {"horizon": 8, "hidden": (16,)},
 }
 """What makes an algorithm small enough for a test; a new one needs a line here."""
-ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100}
+ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100, "pods": 30}
 SHARE_OF_THE_WAY = 0.98
 """From doing nothing to the optimum, at least."""
 

@@ -61,6 +61,8 @@ class Phase:
     """Whether it asks the GPU for no answer and has no branch on data, so that a CUDA graph can replay it.
 
     What a phase that is not captured leaves for captured ones must be written into the same tensors every time."""
+    times: int = 1
+    """How often it runs before the next phase begins; captured once, it is replayed as often."""
 
 
 class Learner(nn.Module, ABC):
@@ -118,14 +120,18 @@ class Learner(nn.Module, ABC):
     def iterate(self) -> None:
         """One iteration, part by part."""
         for phase in self.phases():
-            phase.run()
+            for _ in range(phase.times):
+                phase.run()
 
     @torch.no_grad()
-    def conclude(self, reward: Tensor, done: Tensor, columns: Mapping[str, Tensor]) -> None:
+    def conclude(
+        self, reward: Tensor, done: Tensor, columns: Mapping[str, Tensor], simulated: int | None = None
+    ) -> None:  # fmt: skip
         """End an iteration in which the worlds took these steps, (steps, worlds): all that learners have in common.
 
         Episodes are counted, the best agent is kept, the next window begins where this one ended, and the metrics get
-        their numbers, the learner's own from `columns`.
+        their numbers, the learner's own from `columns`. A learner that simulates more than what it tells of here says
+        how many environment steps it took, all worlds together.
         """
         if columns.keys() != set(self.columns):
             raise ValueError(
@@ -151,7 +157,7 @@ class Learner(nn.Module, ABC):
         values = [row[name].detach().to(self.metrics.dtype) for name in self.all_columns()]
         self.metrics.copy_(torch.stack(values))
         self.iteration += 1
-        self.steps += reward.numel()
+        self.steps += reward.numel() if simulated is None else simulated
         self.env.end_window()
 
     def _check_columns(self) -> None:

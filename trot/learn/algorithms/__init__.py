@@ -15,6 +15,7 @@ ALGORITHMS = {
     "shac": "trot.learn.algorithms.shac:SHAC",
     "shac-no-critic": "trot.learn.algorithms.shac:NO_CRITIC",
     "bptt": "trot.learn.algorithms.shac:BPTT",
+    "pods": "trot.learn.algorithms.pods:PODS",
 }
 
 
