@@ -249,6 +249,7 @@ def test_a_world_whose_gradient_is_lost_keeps_its_actions_and_is_told_of(monkeyp
     monkeypatch.setattr(lost, "action_gradient", overflown)
     improve(clean)
     lost.iterate()
+    assert lost.search.direction[:, BAD].equal(torch.zeros(docking.STEPS, 1, dtype=torch.float64))
     assert lost.search.actions[:, OTHERS].equal(clean.search.actions[:, OTHERS])
     assert lost.search.actions[:, BAD].equal(torch.stack(lost.played.actions)[:, BAD].detach())
     row = metrics(lost)
@@ -269,7 +270,8 @@ def test_the_same_seed_gives_the_same_bits():
 
 @pytest.mark.parametrize("task", ["ant", "hopper", "humanoid", "muscle_humanoid"])
 def test_a_task_that_can_fall_is_refused_before_there_is_a_run_folder(task, tmp_path, capsys):
-    assert main(["train", task, "--algo", "pods", "--device", "cpu", "--runs", str(tmp_path / "runs")]) == 2
+    small = ["--iterations", "1", "--num-worlds", "2", "--device", "cpu"]
+    assert main(["train", task, "--algo", "pods", *small, "--runs", str(tmp_path / "runs")]) == 2
     message = capsys.readouterr().err
     assert f"PODS needs episodes that are all of one length, but in '{task}' they can end early" in message
     assert not (tmp_path / "runs").exists()
