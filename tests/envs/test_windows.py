@@ -1,5 +1,7 @@
 """Windows of an environment: each begins where the last one ended, in tensors that stay where they are."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -59,3 +61,20 @@ def test_no_window_before_the_first_reset():
         env.end_window()
     with pytest.raises(RuntimeError, match="no window can begin yet"):
         env.begin_window()
+
+
+def test_episodes_under_way_can_be_ended():
+    env = trot.make_env("cartpole", 3, seed=2)
+    env.reset()
+    env.step(torch.ones(3, 1))
+    clock, faults = torch.tensor([[4], [0], [239]]), torch.tensor([[0], [1], [2]])
+    env.worlds = replace(env.worlds, clock=clock, faults=faults)
+    before, drawn = env.worlds.clone(), env.get_state()["used"]
+    observation = env.end_episodes()
+    assert env.worlds.clock.flatten().tolist() == [0, 0, 0] and env.worlds.faults.equal(faults)
+    # Where none was under way, all is as before; elsewhere the cart stands at a start, and its action is forgotten.
+    for name, tensor in env.worlds.tensors().items():
+        assert tensor[1].equal(getattr(before, name)[1]), name
+    assert (env.worlds.joint_qd != before.joint_qd).any(dim=1).tolist() == [True, False, True]
+    assert env.worlds.previous_action.flatten().tolist() == [0, 1, 0]
+    assert env.get_state()["used"] == drawn + 2 and observation.equal(env.worlds.observation)

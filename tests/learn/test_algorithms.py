@@ -33,10 +33,17 @@ SMALL = {
     "ppo": {"horizon": 8, "hidden": (16,), "lr": 1e-3, "batches": 2, "reward_scale": 0.1},
     "sac": SAC,
     "redq": SAC | {"updates": 6},
+    "pods": {
+        "actor_hidden": (16,),
+        "halvings": 6,
+        "line_search": "best",
+        "imitation_lr": 1e-2,
+        "imitation_steps": 100,
+    },
     REINFORCE: {"horizon": 8, "hidden": (16,)},
 }
 """What makes an algorithm small enough for a test; a new one needs a line here."""
-ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100, "ppo": 150, "sac": 150, "redq": 60}
+ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100, "ppo": 150, "sac": 150, "redq": 60, "pods": 30}
 SHARE_OF_THE_WAY = 0.98
 """From doing nothing to the optimum, at least."""
 

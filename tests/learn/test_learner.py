@@ -93,6 +93,18 @@ def test_phases_that_do_not_fit(phases, message):
         fast_phases(learner(phases=lambda self: phases))
 
 
+def test_a_phase_that_says_so_runs_several_times():
+    ran = []
+    phases = (Phase("once", lambda: ran.append("once")), Phase("thrice", lambda: ran.append("thrice"), times=3))
+    counting = learner(phases=lambda self: phases)
+    counting.iterate()
+    assert ran == ["once", "thrice", "thrice", "thrice"]
+    ran.clear()
+    for run in fast_phases(counting).values():
+        run()
+    assert ran == ["once", "thrice", "thrice", "thrice"]
+
+
 def test_an_algorithm_needs_a_preset_and_its_settings_must_fit():
     with pytest.raises(ValueError, match="'mine' has no preset"):
         Algorithm("mine", "Mine", "", Small, Idle, {})

@@ -315,6 +315,12 @@ class Env:
             last_fault=ended.last_fault,
         )
 
+    def end_episodes(self) -> Tensor:
+        """Begin a new episode wherever one is under way, as if its time were up. Returns the observation, cut off."""
+        worlds = self.worlds.detach()
+        self._worlds = self._begin_episodes(worlds.clock > self._no_step, worlds)
+        return self._worlds.observation
+
     def begin_window(self) -> Tensor:
         """Go on from where end_window() left the worlds, cut off from all before. Returns the observation.
 

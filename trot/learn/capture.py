@@ -30,7 +30,10 @@ def fast_phases(learner: Learner) -> dict[str, NumberedRun]:
             raise ValueError(f"'{phase.name}' cannot run beside '{before.name}', which runs beside another itself")
         if phase.beside_last and (before.due or phase.due):
             raise ValueError(f"'{phase.name}' cannot run beside '{before.name}': one of them is not always due")
-    runs = {phase.name: phase.run for phase in phases} if learner.device.type == "cpu" else _captured(learner, phases)
+    if learner.device.type == "cpu":
+        runs = {phase.name: _repeated(phase.run, phase.times) for phase in phases}
+    else:
+        runs = _captured(learner, phases)
     return {phase.name: _when_due(phase, runs[phase.name]) for phase in phases}
 
 
@@ -52,11 +55,12 @@ def _captured(learner: Learner, phases: tuple[Phase, ...]) -> dict[str, Run]:
     runs: list[Run] = []
     for phase in phases:
         if not phase.captured:
-            runs.append(phase.run)
+            run = phase.run
         elif phase.beside_last:
-            runs.append(_capture(learner, phase, pool_beside, beside))
+            run = _capture(learner, phase, pool_beside, beside)
         else:
-            runs.append(_capture(learner, phase, pool, main))
+            run = _capture(learner, phase, pool, main)
+        runs.append(_repeated(run, phase.times))
 
     def wait() -> None:
         torch.cuda.current_stream(learner.device).wait_stream(beside)
@@ -81,6 +85,14 @@ def _captured(learner: Learner, phases: tuple[Phase, ...]) -> dict[str, Run]:
         else:
             ordered[phase.name] = runs[index]
     return ordered
+
+
+def _repeated(run: Run, times: int) -> Run:
+    def again() -> None:
+        for _ in range(times):
+            run()
+
+    return run if times == 1 else again
 
 
 def _capture(learner: Learner, phase: Phase, pool: Any, stream: torch.cuda.Stream) -> Run:

@@ -47,6 +47,11 @@ class Episodes(nn.Module):
             mean.copy_(torch.where(count > 0, (old * mean + new * batch_mean) / (old + new).clamp(min=1), mean))
         self.finished += count
 
+    def forget_running(self) -> None:
+        """Episodes that are under way are given up, and never count."""
+        self.collected.zero_()
+        self.age.zero_()
+
 
 class BestAgent(nn.Module):
     """A copy of the agent as it was when the mean return was highest."""

@@ -64,6 +64,8 @@ class Phase:
     """Whether it asks the GPU for no answer and has no branch on data, so that a CUDA graph can replay it.
 
     What a phase that is not captured leaves for captured ones must be written into the same tensors every time."""
+    times: int = 1
+    """How often it runs before the next phase begins; captured once, it is replayed as often."""
     due: Callable[[int], bool] | None = None
     """Tells by the number of an iteration, counted from 0, whether the phase takes part in it; always unless given."""
 
@@ -129,15 +131,18 @@ class Learner(nn.Module, ABC):
         # A GPU is asked only where the answer matters.
         number = int(self.iteration) if any(phase.due for phase in phases) else 0
         for phase in phases:
-            if phase.takes_part(number):
+            for _ in range(phase.times if phase.takes_part(number) else 0):
                 phase.run()
 
     @torch.no_grad()
-    def conclude(self, reward: Tensor, done: Tensor, columns: Mapping[str, Tensor]) -> None:
+    def conclude(
+        self, reward: Tensor, done: Tensor, columns: Mapping[str, Tensor], simulated: int | None = None
+    ) -> None:  # fmt: skip
         """End an iteration in which the worlds took these steps, (steps, worlds): all that learners have in common.
 
         Episodes are counted, the best agent is kept, the next window begins where this one ended, and the metrics get
-        their numbers, the learner's own from `columns`.
+        their numbers, the learner's own from `columns`. A learner that simulates more than what it tells of here says
+        how many environment steps it took, all worlds together.
         """
         if columns.keys() != set(self.columns):
             raise ValueError(
@@ -163,7 +168,7 @@ class Learner(nn.Module, ABC):
         values = [row[name].detach().to(self.metrics.dtype) for name in self.all_columns()]
         self.metrics.copy_(torch.stack(values))
         self.iteration += 1
-        self.steps += reward.numel()
+        self.steps += reward.numel() if simulated is None else simulated
         self.env.end_window()
 
     def _check_columns(self) -> None:

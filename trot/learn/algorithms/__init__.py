@@ -18,6 +18,7 @@ ALGORITHMS = {
     "ppo": "trot.learn.algorithms.ppo:PPO",
     "sac": "trot.learn.algorithms.sac:SAC",
     "redq": "trot.learn.algorithms.redq:REDQ",
+    "pods": "trot.learn.algorithms.pods:PODS",
 }
 
 
