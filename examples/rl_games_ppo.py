@@ -90,13 +90,17 @@ class Options:
     algo: Literal["ppo", "sac"] = "ppo"
     seed: int = 1
     epochs: int | None = None
-    """As many as in the paper's program unless given."""
+    """As many as in the paper's program unless given. rl_games' SAC ends no sooner than its first episode."""
     device: str = "cpu"
     time_outs: Literal["end", "bootstrap"] = "end"
     """end: as if the robot had fallen, like the paper's program. bootstrap: rl_games' way, which takes the value of the
     observation before the last step, because it is not told the last one."""
     runs: Path = Path("runs")
     """Where run folders are made."""
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.epochs < 1:
+            raise ValueError(f"epochs must be at least 1, not {self.epochs}")
 
     @property
     def of_task(self) -> PPO | SAC:

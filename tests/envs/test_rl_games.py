@@ -130,6 +130,11 @@ def test_a_task_without_settings_is_named(example, tmp_path):
         example.train(example.Options("walker", runs=tmp_path))
 
 
+def test_no_epochs_are_refused(example):
+    with pytest.raises(ValueError, match="epochs must be at least 1, not -1"):
+        example.Options(epochs=-1)
+
+
 def test_without_rl_games_it_says_what_to_install(example, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "rl_games", None)
     with pytest.raises(ImportError, match=r"pip install -e \"\.\[rl-games\]\""):
