@@ -59,13 +59,14 @@ def train(arguments: list[str]) -> int:
 
 def resume(arguments: list[str]) -> int:
     """Go on with a run as if it had never stopped."""
-    from trot.learn.train import resume as go_on
+    from trot.learn.resume import resume as go_on
 
     def read(
         run: tyro.conf.Positional[Path],
         device: str = "auto",
         stop_at: float | None = None,
         iterations: int | None = None,
+        minutes: float | None = None,
     ) -> None:
         """Go on with a run.
 
@@ -74,8 +75,9 @@ def resume(arguments: list[str]) -> int:
             device: auto is the kind of device that the run began on.
             stop_at: Another goal than the run's own, also for a run that has reached that.
             iterations: In all, instead of the run's own number; also for a run that is finished.
+            minutes: Of training in all, instead of the run's own limit; also for a run that has reached that.
         """
-        go_on(run, device, stop_at, iterations)
+        go_on(run, device, stop_at, iterations, minutes)
 
     parse_call(read, "trot resume", resume.__doc__, arguments)()
     return 0

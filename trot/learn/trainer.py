@@ -41,6 +41,8 @@ class Schedule:
     """Iterations between checkpoints that are kept."""
     stop_at: float | None = None
     """End the run when the mean return of finished episodes reaches this."""
+    minutes: float | None = None
+    """End the run after so many minutes of training, those before a resume included."""
 
     def __post_init__(self) -> None:
         for name in ("save_every", "keep_every"):
@@ -48,6 +50,12 @@ class Schedule:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.stop_at is not None and math.isnan(self.stop_at):
             raise ValueError("stop_at must be a number, not nan: no return would ever reach it")
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"minutes must be above 0, not {self.minutes:g}")
+
+    def out_of_time(self, seconds: float) -> bool:
+        """Whether a run that has trained for so long is at its end."""
+        return self.minutes is not None and seconds >= 60 * self.minutes
 
 
 class Trainer:
@@ -104,7 +112,8 @@ class Trainer:
         last = self.iteration >= self.total
         # Asked once: a signal between two of the lines below would else end the run without a checkpoint.
         interrupted = self.interrupted_by is not None
-        if due or last or interrupted or len(self.unseen) >= self.look_every:
+        late = self.schedule.out_of_time(time.monotonic() - self.began)
+        if due or last or interrupted or late or len(self.unseen) >= self.look_every:
             last = self._look() or last
         if due or last or interrupted or time.monotonic() - self.written > WRITE_EVERY:
             self._write()
@@ -113,7 +122,7 @@ class Trainer:
         return last or interrupted
 
     def _look(self) -> bool:
-        """Fetch the metrics of the iterations since the last look; True where the run has reached its goal."""
+        """Fetch the metrics of the iterations since the last look; True where the run is at its goal or out of time."""
         steps, metrics = (torch.stack(kept).tolist() for kept in zip(*self.unseen, strict=True))
         first = self.iteration - len(steps) + 1
         seconds = time.monotonic() - self.began
@@ -135,7 +144,9 @@ class Trainer:
         self.progress.update(self.iteration, self._shown(seconds), self._warning())
         goal = self.schedule.stop_at
         enough = self.last_row["episodes"] >= self.learner.env.num_worlds
-        return goal is not None and enough and self.last_row["episode_return"] >= goal
+        reached = goal is not None and enough and self.last_row["episode_return"] >= goal
+        # By the number that is written: whoever reads the metrics comes to the same answer.
+        return reached or self.schedule.out_of_time(self.last_row["seconds"])
 
     def _write(self) -> None:
         # Before the checkpoint: what a checkpoint has seen must be in the metrics, or a resumed run would miss it.
