@@ -278,8 +278,9 @@ def test_stop_at_ends_a_run_that_is_good_enough(tmp_path):
         (["train"], "the task comes first"),
         (["train", "--seed", "1"], "the task comes first"),
         (["train", "cartpole", "--stop-at", "nan"], "stop_at must be a number, not nan"),
-        (["train", "cartpole", "--minutes", "0"], "minutes must be above 0, not 0"),
-        (["train", "cartpole", "--minutes", "nan"], "minutes must be above 0, not nan"),
+        (["train", "cartpole", "--minutes", "0"], "minutes must be above 0 and finite, not 0"),
+        (["train", "cartpole", "--minutes", "nan"], "minutes must be above 0 and finite, not nan"),
+        (["train", "cartpole", "--minutes", "inf"], "minutes must be above 0 and finite, not inf"),
         (["train", "hoper"], "no task 'hoper'. Did you mean hopper?"),
         (["train", "missing.py:Walker"], "no task file 'missing.py'"),
         (["train", "ant", "--horizon", "31"], "horizon 31 does not split into critic_batches 4"),
@@ -430,6 +431,9 @@ def test_a_goal_and_a_time_are_kept_as_long_as_they_have_not_ended_the_run(tmp_p
     assert len(metrics(run)) == 1
     assert schedule("--minutes", "2e-6") == (1e6, 2e-6)
     assert schedule("--stop-at", "0") == (0, None) and len(metrics(run)) == 40
+    run = train(tmp_path, "--minutes", "1e-6", task="cartpole", name="lifted")
+    assert len(metrics(run)) == 1
+    assert schedule("--minutes", "inf") == (None, None) and len(metrics(run)) == 12
 
 
 def test_every_algorithm_is_listed(capsys):

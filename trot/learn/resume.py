@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def _extended(
     schedule = settings.schedule
     out_of_time = schedule.out_of_time(saved["seconds"])
     if out_of_time or minutes is not None:
-        schedule = replace(schedule, minutes=minutes)
+        schedule = replace(schedule, minutes=None if minutes == math.inf else minutes)
     if stop_at is not None or (saved["finished"] and (iterations is not None or not out_of_time)):
         schedule = replace(schedule, stop_at=stop_at)
     if iterations is not None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import FrameType
 
 import torch
 from torch import Tensor
 
+from trot.interruption import Interruption
 from trot.learn.capture import fast_phases
 from trot.learn.learner import Learner
 from trot.learn.tensorboard import open_writer
@@ -50,8 +48,8 @@ class Schedule:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.stop_at is not None and math.isnan(self.stop_at):
             raise ValueError("stop_at must be a number, not nan: no return would ever reach it")
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"minutes must be above 0, not {self.minutes:g}")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise ValueError(f"minutes must be above 0 and finite, not {self.minutes:g}")
 
     def out_of_time(self, seconds: float) -> bool:
         """Whether a run that has trained for so long is at its end."""
@@ -76,8 +74,7 @@ class Trainer:
         self.best_saved = float(learner.best.mean_return)
         self.began = time.monotonic() - seconds
         self.written = time.monotonic()
-        self.interrupted_by: int | None = None
-        """The signal that asked for the end."""
+        self.interruption = Interruption()
 
     def run_to_the_end(self) -> None:
         """Train. Raises KeyboardInterrupt after a Ctrl-C and SystemExit after a SIGTERM, both saved.
@@ -86,20 +83,14 @@ class Trainer:
         """
         with writing_into(self.run):
             self.writer = open_writer(self.run.path, self.iteration + 1)
-        with self._noticing_signals(), one_torch_thread(), Progress(self.total) as self.progress:
+        with self.interruption, one_torch_thread(), Progress(self.total) as self.progress:
             self.progress.update(self.iteration, {})
             while not self._iterate():
                 pass
         if self.writer is not None:
             with writing_into(self.run):
                 self.writer.close()
-        if self.interrupted_by is not None:
-            message = f"Stopped after iteration {self.iteration}. Go on: trot resume {self.run.path}"
-            if self.interrupted_by == signal.SIGINT:
-                raise KeyboardInterrupt(message)
-            print(message, flush=True)
-            # As a shell reports a program that this signal ended.
-            raise SystemExit(128 + self.interrupted_by)
+        self.interruption.end(f"Stopped after iteration {self.iteration}. Go on: trot resume {self.run.path}")
         print(self._summary(), flush=True)
 
     def _iterate(self) -> bool:
@@ -111,7 +102,7 @@ class Trainer:
         due = self.iteration % self.schedule.save_every == 0 or self.iteration % self.schedule.keep_every == 0
         last = self.iteration >= self.total
         # Asked once: a signal between two of the lines below would else end the run without a checkpoint.
-        interrupted = self.interrupted_by is not None
+        interrupted = bool(self.interruption)
         late = self.schedule.out_of_time(time.monotonic() - self.began)
         if due or last or interrupted or late or len(self.unseen) >= self.look_every:
             last = self._look() or last
@@ -208,26 +199,6 @@ class Trainer:
             f"{self.iteration} iterations, {row['steps']:,} steps in {seconds:.1f} s. Return "
             f"{row['episode_return']:.1f}, best {best}. Run folder: {self.run.path}"
         )
-
-    @contextlib.contextmanager
-    def _noticing_signals(self) -> Iterator[None]:
-        """A first Ctrl-C or a SIGTERM ends the run after the iteration at hand; one more Ctrl-C ends the program."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def note(number: int, frame: FrameType | None) -> None:
-            # Only the second Ctrl-C is a person's wish: whoever sends SIGTERM may send it to a whole group, twice.
-            if self.interrupted_by is not None and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self.interrupted_by = self.interrupted_by or number
-
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler or signal.SIG_DFL)
 
 
 @contextlib.contextmanager
