@@ -80,7 +80,8 @@ def test_a_run_that_fails_is_named_with_its_log_and_the_others_are_compared(tmp_
     assert main(command(tmp_path, *options, algos=("shac", f"{broken}:BROKEN"))) == 1
     printed = capsys.readouterr()
     log = tmp_path / "mine" / "logs" / "Docking-broken-seed0.log"
-    assert f"Docking-broken-seed0 failed (2): trot train: no luck today Log: {log}" in printed.err.splitlines()
+    failure = f"Docking-broken-seed0 failed with exit code 2: trot train: no luck today (log: {log})"
+    assert failure in printed.err.splitlines()
     assert "1 failed" in printed.err and "no luck today" in log.read_text()
     assert "Left out: Docking-broken-seed0, which is not finished." in printed.out
     assert "| SHAC" in printed.out and "| Broken" not in printed.out

@@ -15,6 +15,7 @@ import torch
 from trot.cli import main
 from trot.learn.algorithms import ALGORITHMS, find_algorithm
 from trot.learn.train import parse_settings
+from trot.learn.trainer import Trainer
 from trot.runs.folder import RunFolder
 from trot.sim.threads import get_num_threads, set_num_threads
 
@@ -412,6 +413,20 @@ def test_minutes_end_a_run_that_goes_on_for_more_of_them(tmp_path, capsys, monke
     assert main(["resume", str(run.path), "--iterations", "12"]) == 0
     assert metrics(run) == whole
     assert json.loads((run.path / "settings.json").read_text())["schedule"]["minutes"] is None
+
+
+def test_a_time_that_is_up_is_noticed_between_two_looks(tmp_path, monkeypatch):
+    """On a GPU the metrics are looked at every 16 iterations, more than this run has."""
+    begin, clock = Trainer.__init__, itertools.count(0, 3)
+
+    def looking_seldom(self, *given):
+        begin(self, *given)
+        self.look_every = 16
+
+    monkeypatch.setattr(Trainer, "__init__", looking_seldom)
+    monkeypatch.setattr("trot.learn.trainer.time.monotonic", lambda: float(next(clock)))
+    run = train(tmp_path, "--minutes", "0.5", "--save-every", "100", "--keep-every", "100")
+    assert 1 < len(metrics(run)) < 12 and run.load_checkpoint("last")["finished"]
 
 
 def test_a_goal_and_a_time_are_kept_as_long_as_they_have_not_ended_the_run(tmp_path):

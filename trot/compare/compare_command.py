@@ -127,7 +127,10 @@ def _train(members: Sequence[Member], settings: CompareSettings, device: str, ag
     finished = sum(member.finished for member in members)
     interruption.end(f"Stopped; {finished} of {len(members)} runs are finished. Go on: {again}")
     failed = {name: code for name, code in codes.items() if code}
-    failures = [f"{name} failed ({code}): {last_line(logs[name])} Log: {logs[name]}" for name, code in failed.items()]
+    failures = [
+        f"{name} failed with exit code {code}: {last_line(logs[name])} (log: {logs[name]})"
+        for name, code in failed.items()
+    ]
     for failure in failures:
         print(failure, file=sys.stderr, flush=True)
     return failures
@@ -159,9 +162,9 @@ class _Watch:
         for name in children.running:
             member = self.members[name]
             self.shares[name] = member.share_done()
-            now = member.folder.exists() and member.summary().best_return
-            best = f", best {short(now)}" if isinstance(now, float) else ""
-            values[f"{member.algorithm} {member.seed}:"] = f"{self.shares[name]:.0%}{best}"
+            best = member.summary().best_return if member.exists else None
+            reached = "" if best is None else f", best {short(best)}"
+            values[f"{member.algorithm} {member.seed}:"] = f"{self.shares[name]:.0%}{reached}"
         failed = sum(code != 0 for code in children.ended.values())
         done = 100 * sum(self.shares.values()) / len(self.shares)
         self.progress.update(round(done, 1), values, f"{failed} failed" if failed else None)
