@@ -77,6 +77,15 @@ def test_a_wide_terminal_shows_everything(terminal):
     assert len(screen.finished) == 1
 
 
+def test_parts_of_a_per_cent(terminal):
+    clock, screen = Clock(), terminal(200)
+    with Progress(100, screen, clock=clock, unit=" %") as progress:
+        progress.update(0.0, {})
+        clock.now += 10
+        progress.update(12.5, {})
+        assert screen.line == "[###.....................] 12.5/100 %  0:01:10 left"
+
+
 @pytest.mark.parametrize("columns", [1, 2, 3, 5, 10, 20, 40, 60, 80, 100, 120, 200])
 def test_no_line_wraps_and_the_return_outlives_the_rest(terminal, columns):
     clock, screen = Clock(), terminal(columns)

@@ -61,13 +61,14 @@ def train(arguments: list[str]) -> int:
 
 def resume(arguments: list[str]) -> int:
     """Go on with a run as if it had never stopped."""
-    from trot.learn.train import resume as go_on
+    from trot.learn.resume import resume as go_on
 
     def read(
         run: tyro.conf.Positional[Path],
         device: str = "auto",
         stop_at: float | None = None,
         iterations: int | None = None,
+        minutes: float | None = None,
     ) -> None:
         """Go on with a run.
 
@@ -76,8 +77,9 @@ def resume(arguments: list[str]) -> int:
             device: auto is the kind of device that the run began on.
             stop_at: Another goal than the run's own, also for a run that has reached that.
             iterations: In all, instead of the run's own number; also for a run that is finished.
+            minutes: Of training in all, instead of the run's own limit, also where that is reached; inf for no limit.
         """
-        go_on(run, device, stop_at, iterations)
+        go_on(run, device, stop_at, iterations, minutes)
 
     parse_call(read, "trot resume", resume.__doc__, arguments)()
     return 0
@@ -110,6 +112,13 @@ def plot(arguments: list[str]) -> int:
     from trot.view.plots.plot import plot_command
 
     return plot_command(arguments)
+
+
+def compare(arguments: list[str]) -> int:
+    """Train a task by several algorithms and seeds, and set them side by side: curves, and a table."""
+    from trot.compare.compare_command import compare_command
+
+    return compare_command(arguments)
 
 
 def view(arguments: list[str]) -> int:
@@ -196,6 +205,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "list": list_runs,
     "view": view,
     "plot": plot,
+    "compare": compare,
     "render": render,
     "check": check,
     "replay-fault": replay_fault,

@@ -28,6 +28,7 @@ class Progress:
         stream: Where to write; by default stderr.
         interval: Seconds between lines where the stream is no terminal.
         clock: Seconds since any moment.
+        unit: Of the total, where it must be said.
     """
 
     def __init__(
@@ -36,13 +37,15 @@ class Progress:
         stream: TextIO | None = None,
         interval: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
+        unit: str = "",
     ) -> None:
+        self._unit = unit
         self._total, self._stream, self._clock = total, stream or sys.stderr, clock
         self._redraws = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._pause = SECONDS_BETWEEN_REDRAWS if self._redraws else interval
         self._began = clock()
-        self._samples: deque[tuple[float, int]] = deque(maxlen=SAMPLES)
-        self._hidden: tuple[int, list[str], str] | None = None
+        self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
+        self._hidden: tuple[float, list[str], str] | None = None
         """The newest update, if it was not shown yet."""
         self._shown_at = -math.inf
         self._shown_length = 0
@@ -55,7 +58,7 @@ class Progress:
     ) -> None:
         self.close()
 
-    def update(self, done: int, values: Mapping[str, float | str], note: str | None = None) -> None:
+    def update(self, done: float, values: Mapping[str, float | str], note: str | None = None) -> None:
         """Iterations done, values in the order of their importance, and a warning, if there is one."""
         now = self._clock()
         if not self._samples or now - self._samples[-1][0] >= SECONDS_BETWEEN_SAMPLES:
@@ -76,7 +79,7 @@ class Progress:
         if self._hidden is None:
             return
         done, values, note = self._hidden
-        texts = [f"{done}/{self._total}", *values, self._time(now, done), note]
+        texts = [f"{done}/{self._total}{self._unit}", *values, self._time(now, done), note]
         # A line's end inside a text would leave half of it behind.
         texts = [" ".join(text.split()) for text in texts]
         if self._redraws:
@@ -90,7 +93,7 @@ class Progress:
         self._stream.flush()
         self._hidden, self._shown_at = None, now
 
-    def _time(self, now: float, done: int) -> str:
+    def _time(self, now: float, done: float) -> str:
         if done >= self._total:
             return f"in {timedelta(seconds=round(now - self._began))}"
         then, done_then = self._samples[0]

@@ -1,5 +1,6 @@
 """`trot train` and `trot resume`, as a user meets them."""
 
+import itertools
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import torch
 from trot.cli import main
 from trot.learn.algorithms import ALGORITHMS, find_algorithm
 from trot.learn.train import parse_settings
+from trot.learn.trainer import Trainer
 from trot.runs.folder import RunFolder
 from trot.sim.threads import get_num_threads, set_num_threads
 
@@ -274,6 +276,9 @@ def test_stop_at_ends_a_run_that_is_good_enough(tmp_path):
         (["train"], "the task comes first"),
         (["train", "--seed", "1"], "the task comes first"),
         (["train", "cartpole", "--stop-at", "nan"], "stop_at must be a number, not nan"),
+        (["train", "cartpole", "--minutes", "0"], "minutes must be above 0 and finite, not 0"),
+        (["train", "cartpole", "--minutes", "nan"], "minutes must be above 0 and finite, not nan"),
+        (["train", "cartpole", "--minutes", "inf"], "minutes must be above 0 and finite, not inf"),
         (["train", "hoper"], "no task 'hoper'. Did you mean hopper?"),
         (["train", "missing.py:Walker"], "no task file 'missing.py'"),
         (["train", "ant", "--horizon", "31"], "horizon 31 does not split into critic_batches 4"),
@@ -377,6 +382,70 @@ def test_another_goal_is_remembered(tmp_path, capsys):
     assert main(["resume", str(run.path), "--iterations", "9"]) == 0
     assert run.load_checkpoint("last")["iteration"] == 9 > reached + 1
     assert json.loads((run.path / "settings.json").read_text())["schedule"]["stop_at"] is None
+
+
+def test_minutes_end_a_run_that_goes_on_for_more_of_them(tmp_path, capsys, monkeypatch):
+    """By a clock that moves on by three seconds whenever it is asked."""
+    whole = metrics(train(tmp_path, "--no-lr-decay", name="whole"))
+    clock = itertools.count(0, 3)
+    monkeypatch.setattr("trot.learn.trainer.time.monotonic", lambda: float(next(clock)))
+    run = train(tmp_path, "--minutes", "1", "--no-lr-decay")
+    *earlier, last = [row["seconds"] for row in run.read_metrics()]
+    assert max(earlier) < 60 <= last and 2 < len(earlier) < 11
+    saved = run.load_checkpoint("last")
+    assert saved["finished"] and saved["iteration"] == len(earlier) + 1
+    capsys.readouterr()
+    for options in ([], ["--minutes", "1"], ["--minutes", "0.5"], ["--minutes", "1"]):
+        assert main(["resume", str(run.path), *options]) == 0
+        message = f"is finished: {saved['iteration']} iterations. To go on: trot resume {run.path} --minutes M\n"
+        assert capsys.readouterr().out.endswith(message)
+    assert main(["list", "--root", str(tmp_path)]) == 0
+    (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.endswith("run")]
+    assert line[3] == f"{saved['iteration']}/12" and line[-2] == "yes"
+    # What was trained before counts.
+    assert main(["resume", str(run.path), "--minutes", "1.3"]) == 0
+    *earlier, last = [row["seconds"] for row in run.read_metrics()]
+    assert max(earlier) < 78 <= last and saved["iteration"] < len(earlier) + 1 < 12
+    # A time that is up does not end the run again.
+    assert main(["resume", str(run.path), "--iterations", "12"]) == 0
+    assert metrics(run) == whole
+    assert json.loads((run.path / "settings.json").read_text())["schedule"]["minutes"] is None
+
+
+def test_a_time_that_is_up_is_noticed_between_two_looks(tmp_path, monkeypatch):
+    """On a GPU the metrics are looked at every 16 iterations, more than this run has."""
+    begin, clock = Trainer.__init__, itertools.count(0, 3)
+
+    def looking_seldom(self, *given):
+        begin(self, *given)
+        self.look_every = 16
+
+    monkeypatch.setattr(Trainer, "__init__", looking_seldom)
+    monkeypatch.setattr("trot.learn.trainer.time.monotonic", lambda: float(next(clock)))
+    run = train(tmp_path, "--minutes", "0.5", "--save-every", "100", "--keep-every", "100")
+    assert 1 < len(metrics(run)) < 12 and run.load_checkpoint("last")["finished"]
+
+
+def test_a_goal_and_a_time_are_kept_as_long_as_they_have_not_ended_the_run(tmp_path):
+    def schedule(*options):
+        assert main(["resume", str(run.path), *options]) == 0
+        kept = json.loads((run.path / "settings.json").read_text())["schedule"]
+        return kept["stop_at"], kept["minutes"]
+
+    goal = ["--num-worlds", "1", "--horizon", "60", "--iterations", "40", "--stop-at"]
+    run = train(tmp_path, *goal, "-1e6", "--minutes", "60", task="cartpole")
+    reached = len(metrics(run))
+    assert reached < 12
+    assert schedule("--stop-at", "-1e5") == (-1e5, 60) and len(metrics(run)) == reached + 1
+    # Its goal was met: more time is of no use with it.
+    assert schedule("--minutes", "50") == (None, 50) and len(metrics(run)) == 40
+    run = train(tmp_path, *goal, "1e6", "--minutes", "1e-6", task="cartpole", name="late")
+    assert len(metrics(run)) == 1
+    assert schedule("--minutes", "2e-6") == (1e6, 2e-6)
+    assert schedule("--stop-at", "0") == (0, None) and len(metrics(run)) == 40
+    run = train(tmp_path, "--minutes", "1e-6", task="cartpole", name="lifted")
+    assert len(metrics(run)) == 1
+    assert schedule("--minutes", "inf") == (None, None) and len(metrics(run)) == 12
 
 
 def test_every_algorithm_is_listed(capsys):

@@ -74,6 +74,17 @@ def test_a_run_that_met_its_goal_is_finished(tmp_path, capsys, goal, episodes, e
 
 
 @pytest.mark.parametrize(
+    ("minutes", "seconds", "finished"),
+    [(2.0, 120.0, True), (2, 130.5, True), (2.0, 119.999, False), (None, 1e6, False), ("two", 1e6, False)],
+)
+def test_a_run_whose_time_is_up_is_finished_though_it_has_not_learned_all(tmp_path, minutes, seconds, finished):
+    run = RunFolder.create(tmp_path, "run", {**SETTINGS, "schedule": {"minutes": minutes}})
+    run.append_metrics([{"iteration": 7, "seconds": seconds}])
+    (listed,) = list_runs(tmp_path)
+    assert listed.finished is finished and not listed.learned_all and listed.problem is None
+
+
+@pytest.mark.parametrize(
     "own",
     [
         {"schedule": 3, "settings": {"num_worlds": 4}},

@@ -5,13 +5,13 @@ import sys
 
 import numpy as np
 import pytest
+from made_metrics import make_run, rewrite_seconds
 from matplotlib.colors import to_rgba
 from PIL import Image
 
 from trot import cli
 from trot.learn.algorithms.shac import Shac
 from trot.learn.gradient_health import STEEP
-from trot.runs.folder import RunFolder
 from trot.view.plots import figures
 from trot.view.plots.curves import HEALTH_COLUMNS, HEALTH_COLUMNS_OF_SOME, load_runs, timing
 from trot.view.plots.figures import COLOURS, DASHES, line_style, style_slots
@@ -22,34 +22,6 @@ from trot.view.plots.plot import plot_command
 def any_machine(monkeypatch):
     """Half of these tests' time would go into asking git and the processor."""
     monkeypatch.setattr("trot.runs.folder.describe_machine", dict)
-
-
-LABELS = {"shac": "SHAC", "bptt": "BPTT"}
-
-
-def make_run(root, returns, task="ant", algo="shac", seed=0, steps=100, seconds=1.0, name=None, **columns):
-    """A run with one row per return, every so many steps and seconds; None: no episode has finished yet."""
-    run = RunFolder.create(
-        root,
-        name or f"{task}-{algo}-{seed}",
-        {"task": task, "algo": algo, "seed": seed, "label": LABELS.get(algo, algo)},
-    )
-    rows = []
-    for index, value in enumerate(returns):
-        row = dict.fromkeys(Shac.all_columns(), 0.0)
-        row |= {"episode_return": 0.0 if value is None else value, "episodes": 0.0 if value is None else 1.0}
-        row |= {key: values[index] for key, values in columns.items()}
-        number = index + 1
-        rows.append({"iteration": number, "steps": steps * number, "seconds": seconds * number} | row)
-    run.append_metrics(rows)
-    return run.path
-
-
-def rewrite_seconds(path, seconds):
-    head, *lines = (path / "metrics.csv").read_text().splitlines()
-    rows = [line.split(",") for line in lines]
-    new = [",".join([*row[:2], str(moment), *row[3:]]) for row, moment in zip(rows, seconds, strict=True)]
-    (path / "metrics.csv").write_text("\n".join([head, *new]) + "\n")
 
 
 @pytest.fixture

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trot.interruption import Interruption
 from trot.learn.capture import fast_phases
 from trot.learn.learner import Learner
 from trot.learn.replay_buffer import ReplayBuffer
@@ -46,6 +44,8 @@ class Schedule:
     """Iterations between checkpoints that are kept."""
     stop_at: float | None = None
     """End the run when the mean return of finished episodes reaches this."""
+    minutes: float | None = None
+    """End the run after so many minutes of training, those before a resume included."""
 
     def __post_init__(self) -> None:
         for name in ("save_every", "keep_every"):
@@ -53,6 +53,12 @@ class Schedule:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.stop_at is not None and math.isnan(self.stop_at):
             raise ValueError("stop_at must be a number, not nan: no return would ever reach it")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise ValueError(f"minutes must be above 0 and finite, not {self.minutes:g}")
+
+    def out_of_time(self, seconds: float) -> bool:
+        """Whether a run that has trained for so long is at its end."""
+        return self.minutes is not None and seconds >= 60 * self.minutes
 
 
 class Trainer:
@@ -75,8 +81,7 @@ class Trainer:
         self.saved_at, self.save_took = time.monotonic(), 0.0
         self.began = time.monotonic() - seconds
         self.written = time.monotonic()
-        self.interrupted_by: int | None = None
-        """The signal that asked for the end."""
+        self.interruption = Interruption()
 
     def run_to_the_end(self) -> None:
         """Train. Raises KeyboardInterrupt after a Ctrl-C and SystemExit after a SIGTERM, both saved.
@@ -85,20 +90,14 @@ class Trainer:
         """
         with writing_into(self.run):
             self.writer = open_writer(self.run.path, self.iteration + 1)
-        with self._noticing_signals(), one_torch_thread(), Progress(self.total) as self.progress:
+        with self.interruption, one_torch_thread(), Progress(self.total) as self.progress:
             self.progress.update(self.iteration, {})
             while not self._iterate():
                 pass
         if self.writer is not None:
             with writing_into(self.run):
                 self.writer.close()
-        if self.interrupted_by is not None:
-            message = f"Stopped after iteration {self.iteration}. Go on: trot resume {self.run.path}"
-            if self.interrupted_by == signal.SIGINT:
-                raise KeyboardInterrupt(message)
-            print(message, flush=True)
-            # As a shell reports a program that this signal ended.
-            raise SystemExit(128 + self.interrupted_by)
+        self.interruption.end(f"Stopped after iteration {self.iteration}. Go on: trot resume {self.run.path}")
         print(self._summary(), flush=True)
 
     def _iterate(self) -> bool:
@@ -110,8 +109,9 @@ class Trainer:
         keep, last = self.iteration % self.schedule.keep_every == 0, self.iteration >= self.total
         due = keep or (self.iteration % self.schedule.save_every == 0 and self._may_save())
         # Asked once: a signal between two of the lines below would else end the run without a checkpoint.
-        interrupted = self.interrupted_by is not None
-        if due or last or interrupted or len(self.unseen) >= self.look_every:
+        interrupted = bool(self.interruption)
+        late = self.schedule.out_of_time(time.monotonic() - self.began)
+        if due or last or interrupted or late or len(self.unseen) >= self.look_every:
             last = self._look() or last
         if due or last or interrupted or time.monotonic() - self.written > WRITE_EVERY:
             self._write()
@@ -127,7 +127,7 @@ class Trainer:
         return not self.remembers or waited * SHARE_FOR_SAVING >= self.save_took
 
     def _look(self) -> bool:
-        """Fetch the metrics of the iterations since the last look; True where the run has reached its goal."""
+        """Fetch the metrics of the iterations since the last look; True where the run is at its goal or out of time."""
         steps, metrics = (torch.stack(kept).tolist() for kept in zip(*self.unseen, strict=True))
         first = self.iteration - len(steps) + 1
         seconds = time.monotonic() - self.began
@@ -149,7 +149,9 @@ class Trainer:
         self.progress.update(self.iteration, self._shown(seconds), self._warning())
         goal = self.schedule.stop_at
         enough = self.last_row["episodes"] >= self.learner.env.num_worlds
-        return goal is not None and enough and self.last_row["episode_return"] >= goal
+        reached = goal is not None and enough and self.last_row["episode_return"] >= goal
+        # By the number that is written: whoever reads the metrics comes to the same answer.
+        return reached or self.schedule.out_of_time(self.last_row["seconds"])
 
     def _write(self) -> None:
         # Before the checkpoint: what a checkpoint has seen must be in the metrics, or a resumed run would miss it.
@@ -220,26 +222,6 @@ class Trainer:
             f"{self.iteration} iterations, {row['steps']:,} steps in {seconds:.1f} s. Return "
             f"{row['episode_return']:.1f}, best {best}. Run folder: {self.run.path}"
         )
-
-    @contextlib.contextmanager
-    def _noticing_signals(self) -> Iterator[None]:
-        """A first Ctrl-C or a SIGTERM ends the run after the iteration at hand; one more Ctrl-C ends the program."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def note(number: int, frame: FrameType | None) -> None:
-            # Only the second Ctrl-C is a person's wish: whoever sends SIGTERM may send it to a whole group, twice.
-            if self.interrupted_by is not None and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self.interrupted_by = self.interrupted_by or number
-
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler or signal.SIG_DFL)
 
 
 @contextlib.contextmanager

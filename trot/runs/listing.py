@@ -36,11 +36,18 @@ class RunSummary:
     """The last row's `seconds`."""
     goal_met: bool = False
     """Whether it ended before, because its episodes returned what was asked for."""
+    out_of_time: bool = False
+    """Whether it ended before, because it had trained for as long as was asked for."""
     problem: str | None = None
 
     @property
-    def finished(self) -> bool:
+    def learned_all(self) -> bool:
+        """Whether no more time would make a difference."""
         return self.goal_met or (self.planned_iterations is not None and self.iterations >= self.planned_iterations)
+
+    @property
+    def finished(self) -> bool:
+        return self.learned_all or self.out_of_time
 
 
 def list_command(arguments: list[str]) -> int:
@@ -73,7 +80,7 @@ def list_runs(root: Path) -> list[RunSummary]:
     for folder, subfolders, files in os.walk(root):
         path = Path(folder)
         if SETTINGS in files:
-            summary = _summary(path)
+            summary = summarize(path)
             # Other programs have a settings.json, too: a broken one is ours where the machine is noted beside it.
             if summary.problem is None or MACHINE in files:
                 runs.append(summary)
@@ -83,7 +90,8 @@ def list_runs(root: Path) -> list[RunSummary]:
     return sorted(runs, key=_place)
 
 
-def _summary(path: Path) -> RunSummary:
+def summarize(path: Path) -> RunSummary:
+    """What one run folder says of its run."""
     try:
         run = RunFolder.open(path)
         last = run.last_metrics()
@@ -99,6 +107,7 @@ def _summary(path: Path) -> RunSummary:
             best_return=run.best_return(),
             seconds=seconds if abs(seconds) < LONGEST else None,
             goal_met=_goal_met(settings, last),
+            out_of_time=_out_of_time(settings, seconds),
         )
     except (OSError, ValueError) as error:
         return RunSummary(path, problem=str(error))
@@ -116,6 +125,12 @@ def _goal_met(settings: dict[str, Any], last: dict[str, float]) -> bool:
     if not isinstance(goal, int | float) or not isinstance(worlds, int):
         return False
     return last.get("episodes", 0.0) >= worlds and last.get("episode_return", -math.inf) >= goal
+
+
+def _out_of_time(settings: dict[str, Any], seconds: float) -> bool:
+    schedule = settings.get("schedule")
+    minutes = schedule.get("minutes") if isinstance(schedule, dict) else None
+    return isinstance(minutes, int | float) and seconds >= 60 * minutes
 
 
 def _place(run: RunSummary) -> tuple[bool, str, str, int, int, str]:

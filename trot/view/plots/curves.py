@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -116,6 +116,14 @@ def load_runs(paths: Sequence[Path], columns: Sequence[str], of_some: Sequence[s
     return list(found.values())
 
 
+def up_to(run: LoadedRun, seconds: float) -> LoadedRun:
+    """The run as if it had ended after so many seconds: with the look at the metrics that came next."""
+    seen = run.columns["seconds"]
+    late = seen[seen >= seconds]
+    kept = seen <= late[0] if late.size else np.ones_like(seen, dtype=np.bool_)
+    return replace(run, columns={name: values[kept] for name, values in run.columns.items()})
+
+
 def learning_curves(runs: Sequence[LoadedRun], by: GroupKey, axis: Axis) -> dict[str, list[Curve]]:
     """Return against steps or seconds: for every task one curve per group of its runs.
 
@@ -187,7 +195,8 @@ def _finished(run: LoadedRun) -> NDArray[np.bool_]:
     return finished
 
 
-def _line(run: LoadedRun, axis: Axis) -> tuple[Numbers, Numbers]:
+def return_line(run: LoadedRun, axis: Axis) -> tuple[Numbers, Numbers]:
+    """Steps or seconds so far, and the mean return of finished episodes there; see learning_curves()."""
     finished = _finished(run)
     x = run.columns["steps"] if axis == "steps" else _moments(run)
     return x[finished], run.columns["episode_return"][finished]
@@ -207,7 +216,7 @@ def _last_of_equals(seconds: Numbers) -> NDArray[np.intp]:
 
 
 def _curve(group: str, runs: Sequence[LoadedRun], axis: Axis) -> Curve:
-    lines = [_line(run, axis) for run in runs]
+    lines = [return_line(run, axis) for run in runs]
     begins, ends = [x[0] for x, _ in lines], [x[-1] for x, _ in lines]
     begin, end = max(begins), min(ends)
     if begin > end:

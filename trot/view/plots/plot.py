@@ -55,13 +55,9 @@ class PlotSettings:
 def plot_command(arguments: list[str]) -> int:
     """Draw learning curves: mean and standard deviation over seeds, one row of panels per task."""
     settings = parse(PlotSettings, "trot plot", plot_command.__doc__, arguments)
-    try:
-        # An extra; and heavy, so that help does not wait for it.
-        importlib.import_module("matplotlib")
-    except ImportError as error:
-        print(f'trot plot needs Matplotlib: pip install "trot[plot]" ({error})', file=sys.stderr)
+    if not has_matplotlib("trot plot needs"):
         return 2
-    from trot.view.plots.figures import EXTENSIONS, write_figure
+    from trot.view.plots.figures import EXTENSIONS
 
     if settings.health and settings.timing:
         raise ValueError("--health and --timing are two figures: ask for one at a time")
@@ -69,18 +65,34 @@ def plot_command(arguments: list[str]) -> int:
     if settings.x not in AXES:
         raise ValueError(f"--x takes {', '.join(AXES)}, not '{settings.x}'")
     out = settings.out or Path("health.png" if settings.health else "timing.png" if settings.timing else "curves.png")
-    extension = out.suffix.lower()
-    if extension not in EXTENSIONS:
+    if out.suffix.lower() not in EXTENSIONS:
         raise ValueError(f"--out takes a file that ends in {', '.join(EXTENSIONS)}, not '{out}'")
-    figure = _figure(settings, by)
+    save_figure(_figure(settings, by), out)
+    print(out)
+    return 0
+
+
+def has_matplotlib(who_needs: str) -> bool:
+    """Whether there is one; where not, stderr says who needs it and how to get it."""
+    try:
+        # An extra; and heavy, so that help does not wait for it.
+        importlib.import_module("matplotlib")
+    except ImportError as error:
+        print(f'{who_needs} Matplotlib: pip install "trot[plot]" ({error})', file=sys.stderr)
+        return False
+    return True
+
+
+def save_figure(figure: Figure, out: Path) -> None:
+    """Write it as what the file's name ends in, one of EXTENSIONS."""
+    from trot.view.plots.figures import write_figure
+
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(out) as file:
-            write_figure(figure, file, extension)
+            write_figure(figure, file, out.suffix.lower())
     except OSError as error:
         raise ValueError(f"cannot write '{out}': {error.strerror}") from None
-    print(out)
-    return 0
 
 
 def _group_key(by: str) -> GroupKey:
@@ -93,19 +105,26 @@ def _group_key(by: str) -> GroupKey:
 
 
 def _figure(settings: PlotSettings, by: GroupKey) -> Figure:
-    from trot.view.plots.figures import draw_curves, draw_health, draw_timing
+    from trot.view.plots.figures import draw_health, draw_timing
 
     if settings.health:
         return draw_health(_with_rows(load_runs(settings.runs, HEALTH_COLUMNS, HEALTH_COLUMNS_OF_SOME)))
     if settings.timing:
         return draw_timing(_timings(load_runs(settings.runs, TIMING_COLUMNS)))
-    runs = _with_episodes(load_runs(settings.runs, CURVE_COLUMNS))
-    curves = {axis: learning_curves(runs, by, axis) for axis in AXES[settings.x]}
+    return curves_figure(with_episodes(load_runs(settings.runs, CURVE_COLUMNS)), by, AXES[settings.x])
+
+
+def curves_figure(runs: Sequence[LoadedRun], by: GroupKey, axes: Sequence[Axis]) -> Figure:
+    """Learning curves of runs that have finished an episode each."""
+    from trot.view.plots.figures import draw_curves
+
+    curves = {axis: learning_curves(runs, by, axis) for axis in axes}
     _note_shortened(next(iter(curves.values())))
     return draw_curves(curves, by)
 
 
-def _with_episodes(runs: Sequence[LoadedRun]) -> list[LoadedRun]:
+def with_episodes(runs: Sequence[LoadedRun]) -> list[LoadedRun]:
+    """Those of the runs that have finished an episode; stderr names the others."""
     return _kept(runs, [run.has_finished_episode for run in runs], "no finished episode")
 
 

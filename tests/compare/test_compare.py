@@ -1,0 +1,117 @@
+"""`trot compare` as a user meets it: interrupted, gone on with, with a run that fails, and by the clock."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trot.cli import main
+from trot.runs.folder import RunFolder
+from trot.runs.lock import RunLock
+
+TASK = f"{Path(__file__).parents[1] / 'helpers' / 'docking.py'}:Docking"
+SMALL = ["num_worlds=4", "horizon=8", "actor_hidden=8", "critic_hidden=8", "critic_passes=1", "save_every=1000"]
+
+pytestmark = pytest.mark.slow
+
+
+def command(root, *options, algos=("shac",), seeds=("0",)):
+    given = ["--algos", *algos, "--seeds", *seeds, "--device", "cpu", "--runs", str(root), *options]
+    return ["compare", TASK, *given, "--set", *SMALL]
+
+
+def rows(path):
+    """Without the clock."""
+    if not (path / "metrics.csv").exists():
+        return []
+    return [
+        {name: value for name, value in row.items() if name != "seconds"} for row in RunFolder.open(path).read_metrics()
+    ]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
+def test_an_interrupted_comparison_goes_on_to_the_same_numbers(tmp_path, capsys):
+    arguments = command(tmp_path, "--iterations", "200", seeds=("0", "1"))
+    first, second = (tmp_path / "compare-Docking" / f"Docking-shac-seed{seed}" for seed in (0, 1))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trot", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    while not rows(first) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate()
+    assert process.returncode == 130
+    begun, stopped = printed.splitlines()
+    assert begun.startswith("2 runs: 0 finished, 0 to go on with, 2 to begin; 1 at a time on cpu.")
+    assert stopped.startswith("Stopped; 0 of 2 runs are finished. Go on: trot compare ")
+    assert stopped.endswith("--set " + " ".join(SMALL))
+    # The child has saved though no checkpoint was due.
+    saved = RunFolder.open(first).load_checkpoint("last")["iteration"]
+    assert saved == len(rows(first)) > 0 and saved < 200 and not second.exists()
+    assert main(arguments) == 0
+    printed = capsys.readouterr()
+    assert "2 runs: 0 finished, 1 to go on with, 1 to begin" in printed.out
+    assert "100.0/100 %" in printed.err
+    options = [part for change in SMALL for part in ("--" + change.replace("_", "-")).split("=")]
+    whole = ["train", TASK, "--iterations", "200", "--device", "cpu", "--runs", str(tmp_path), "--name", "whole"]
+    assert main([*whole, *options]) == 0
+    assert rows(first) == rows(tmp_path / "whole") != rows(second)
+    with (tmp_path / "compare-Docking" / "returns.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    ends = [rows(path)[-1]["episode_return"] for path in (first, second)]
+    assert row["seeds"] == "2" and float(row["final_return_mean"]) == pytest.approx(sum(ends) / 2)
+
+
+def test_a_run_that_fails_is_named_with_its_log_and_the_others_are_compared(tmp_path, capsys):
+    broken = tmp_path / "broken.py"
+    broken.write_text(
+        "from dataclasses import replace\n"
+        "from trot.learn.algorithms.shac import SHAC\n"
+        "def refuse(env, settings, seed):\n"
+        "    raise ValueError('no luck today')\n"
+        "BROKEN = replace(SHAC, name='broken', label='Broken', learner=refuse)\n"
+    )
+    options = ["--iterations", "12", "--parallel", "2", "--name", "mine"]
+    assert main(command(tmp_path, *options, algos=("shac", f"{broken}:BROKEN"))) == 1
+    printed = capsys.readouterr()
+    log = tmp_path / "mine" / "logs" / "Docking-broken-seed0.log"
+    failure = f"Docking-broken-seed0 failed with exit code 2: trot train: no luck today (log: {log})"
+    assert failure in printed.err.splitlines()
+    assert "1 failed" in printed.err and "no luck today" in log.read_text()
+    assert "Left out: Docking-broken-seed0, which is not finished." in printed.out
+    assert "| SHAC" in printed.out and "| Broken" not in printed.out
+    assert printed.out.endswith(f"{tmp_path / 'mine' / 'curves.svg'}\n")
+    assert (tmp_path / "mine" / "table.md").read_text() in printed.out
+
+
+def test_minutes_end_runs_that_are_finished_then_and_go_on_for_more(tmp_path, capsys):
+    def compare(minutes, *more):
+        assert main(command(tmp_path, "--iterations", "1000000", "--minutes", minutes, *more)) == 0
+        return capsys.readouterr().out
+
+    path = tmp_path / "compare-Docking" / "Docking-shac-seed0"
+    assert "1 runs: 0 finished, 0 to go on with, 1 to begin" in compare("0.01")
+    few = rows(path)
+    assert RunFolder.open(path).last_metrics()["seconds"] >= 0.6
+    table = compare("0.01")
+    assert "to begin" not in table and rows(path) == few
+    assert "1 to go on with" in compare("0.03")
+    many = rows(path)
+    assert many[: len(few)] == few and len(many) > len(few)
+    assert RunFolder.open(path).last_metrics()["seconds"] >= 1.8
+    assert compare("0.01") == table, "the first minutes of the longer run"
+    assert rows(path) == many
+
+
+def test_a_comparison_is_made_by_one_process_at_a_time(tmp_path, capsys):
+    folder = tmp_path / "compare-Docking"
+    folder.mkdir()
+    lock = RunLock(folder)
+    assert main(command(tmp_path, "--iterations", "2")) == 2
+    assert f"'{folder}' is being trained by process {os.getpid()}" in capsys.readouterr().err
+    lock.release()

@@ -1,0 +1,116 @@
+"""The runs of a comparison before any is trained: what each is to be, and mistakes told beforehand."""
+
+from pathlib import Path
+
+import pytest
+
+from trot.cli import main
+from trot.compare.plan import make_members
+from trot.runs.folder import RunFolder
+
+REINFORCE = Path(__file__).parents[2] / "examples" / "own_algorithm" / "reinforce.py"
+
+
+def members(folder, algos=("shac", "bptt"), seeds=(0, 1), minutes=None, options=(), changes=(), task="cartpole"):
+    return make_members(task, algos, seeds, folder, "cpu", minutes, options, changes)
+
+
+def make_run(member, **changes):
+    """As a child that was stopped would leave it; changes of its settings, and its seconds of training."""
+    asked = member.asked
+    own = {**vars(asked.settings), **changes}
+    content = {"task": asked.task, "algo": asked.algo, "seed": asked.seed, "device": "cpu", "settings": own}
+    content |= {"iterations": own["iterations"], "schedule": vars(asked.schedule), "randomize": vars(asked.randomize)}
+    return RunFolder.create(member.folder.parent, member.name, content)
+
+
+def test_all_algorithms_take_turns_so_that_a_part_of_the_runs_tells_something(tmp_path):
+    names = [member.name for member in members(tmp_path, seeds=(3, 1, 3), algos=("shac", "bptt", "shac"))]
+    assert names == ["cartpole-shac-seed3", "cartpole-bptt-seed3", "cartpole-shac-seed1", "cartpole-bptt-seed1"]
+
+
+def test_an_own_algorithm_and_an_own_task_have_short_names(tmp_path):
+    task = f"{REINFORCE.parents[1] / 'walker' / 'my_task.py'}:Walker"
+    (member,) = members(tmp_path, algos=(f"{REINFORCE}:REINFORCE",), seeds=(0,), task=task)
+    assert member.name == "Walker-reinforce-seed0" and member.asked.task == task
+
+
+def test_settings_reach_all_or_the_one_that_is_named(tmp_path):
+    changes = ["num_worlds=8", "bptt.num-worlds=16", "shac.actor_hidden=5,6", "lr_decay=false", "randomize.mass=0.5,2"]
+    shac, bptt = members(tmp_path, seeds=(4,), options=["--iterations", "7"], changes=[*changes, "bptt.iterations=9"])
+    assert (shac.asked.settings.num_worlds, bptt.asked.settings.num_worlds) == (8, 16)
+    assert shac.asked.settings.actor_hidden == (5, 6) and bptt.asked.settings.actor_hidden == (64, 64)
+    assert (shac.asked.settings.iterations, bptt.asked.settings.iterations) == (7, 9)
+    assert not shac.asked.settings.lr_decay and shac.asked.randomize.mass == bptt.asked.randomize.mass == (0.5, 2)
+    assert shac.asked.seed == bptt.asked.seed == 4
+
+
+def test_a_run_is_begun_or_gone_on_with_or_finished(tmp_path):
+    (member,) = members(tmp_path, algos=("shac",), seeds=(0,), minutes=2.0, options=["--iterations", "10"])
+    assert member.command()[:2] == ["train", "cartpole"] and member.share_done() == 0
+    run = make_run(member)
+    assert member.command() == ["resume", str(member.folder), "--device", "cpu", "--minutes", "2.0"]
+    run.append_metrics([{"iteration": 1, "seconds": 30.0}])
+    assert member.share_done() == 0.25 and not member.finished, "a quarter of its time, a tenth of its iterations"
+    run.append_metrics([{"iteration": 8, "seconds": 40.0}])
+    assert member.share_done() == 0.8
+    run.append_metrics([{"iteration": 9, "seconds": 121.0}])
+    assert member.finished
+    (longer,) = members(tmp_path, algos=("shac",), seeds=(0,), minutes=4.0, options=["--iterations", "10"])
+    assert not longer.finished and longer.command()[-1] == "4.0"
+    (endless,) = members(tmp_path, algos=("shac",), seeds=(0,), options=["--iterations", "10"])
+    assert not endless.finished and endless.command()[-1] == "inf"
+    run.append_metrics([{"iteration": 10, "seconds": 122.0}])
+    assert longer.finished and endless.finished
+    for one in (member, longer, endless):
+        one.check()
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "differ"),
+    [
+        (["num_worlds=8"], [], "num_worlds was 64 and is 8"),
+        ([], ["--iterations", "3"], "iterations was 500 and is 3"),
+        (["actor_hidden=7"], [], "actor_hidden was [64, 64] and is [7]"),
+        (["stop_at=-600"], [], "stop_at was None and is -600.0"),
+        ([], ["--preset", "general"], "iterations was 500 and is 2000"),
+    ],
+)
+def test_a_run_with_other_settings_is_not_taken_for_this_one(tmp_path, changes, options, differ):
+    (before,) = members(tmp_path, algos=("shac",), seeds=(0,))
+    make_run(before)
+    (now,) = members(tmp_path, algos=("shac",), seeds=(0,), changes=changes, options=options)
+    with pytest.raises(ValueError) as refused:
+        now.check()
+    assert f"'{now.folder}' was trained with other settings: " in str(refused.value)
+    assert differ in str(refused.value) and "another --name" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--algos", "shac", "bpt"], "there is no algorithm 'bpt'. Did you mean bptt?"),
+        (["--algos", "shac", "--set", "num_world=3"], "perhaps you meant --num-worlds"),
+        (["--algos", "shac", "--set", "num_worlds"], "--set takes NAME=VALUE or ALGO.NAME=VALUE, not 'num_worlds'"),
+        (["--algos", "shac", "--set", "seed=3"], "--set seed=3: a comparison gives its runs their seed itself"),
+        (["--algos", "shac", "--preset", "tunde"], "preset must be one of tuned, general, not 'tunde'"),
+        (["--algos", "shac", "--minutes", "0"], "minutes must be above 0 and finite, not 0"),
+        (["--algos", "shac", "--parallel", "0"], "--parallel must be at least 1, not 0"),
+        (["--algos", "shac", "--device", "meta"], "device must be cpu or cuda, not meta"),
+        (["--algos"], "name one algorithm or more"),
+        (["--algos", "shac", "--seeds"], "name one seed or more"),
+    ],
+)
+def test_mistakes_are_one_line_before_anything_is_trained(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "cartpole", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("trot compare: ") and message in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_algorithms_of_one_name_are_refused(tmp_path):
+    other = tmp_path / "other.py"
+    other.write_text("from trot.learn.algorithms.shac import SHAC\n")
+    with pytest.raises(ValueError, match="two of the algorithms have the name 'shac'"):
+        members(tmp_path, algos=("shac", f"{other}:SHAC"))

@@ -1,0 +1,180 @@
+"""The runs of a comparison: what each is to be, whether it is there, and the command that brings it to its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trot.learn.algorithms import find_algorithm
+from trot.learn.learner import Algorithm
+from trot.learn.train import TrainSettings, parse_settings
+from trot.runs.folder import RunFolder
+from trot.runs.listing import RunSummary, summarize
+
+RESERVED = ("algo", "seed", "device", "runs", "name", "minutes")
+"""Settings that a comparison gives its runs itself."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a comparison."""
+
+    algorithm: str
+    """Its name, as in names of run folders."""
+    seed: int
+    folder: Path
+    asked: TrainSettings[Any]
+    """What it is to be."""
+    arguments: list[str]
+    """Of `trot train`."""
+    minutes: float | None
+    """Of training, at most."""
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def exists(self) -> bool:
+        return self.folder.exists()
+
+    def summary(self) -> RunSummary:
+        return summarize(self.folder)
+
+    def share_done(self) -> float:
+        """From 0, not begun, to 1, at its end."""
+        if not self.exists:
+            return 0.0
+        summary = self.summary()
+        if summary.learned_all:
+            return 1.0
+        planned: int = self.asked.settings.iterations
+        shares = [summary.iterations / planned]
+        if self.minutes is not None:
+            shares.append((summary.seconds or 0.0) / (60 * self.minutes))
+        return min(max(shares), 1.0)
+
+    @property
+    def finished(self) -> bool:
+        return self.share_done() == 1.0
+
+    def command(self) -> list[str]:
+        """Of trot, that brings the run to its end from where it is."""
+        if not self.exists:
+            return ["train", *self.arguments]
+        minutes = "inf" if self.minutes is None else str(self.minutes)
+        return ["resume", str(self.folder), "--device", self.asked.device, "--minutes", minutes]
+
+    def check(self) -> None:
+        """Raise where there is such a run already, but another one than is asked for now."""
+        if not self.exists:
+            return
+        before = _deciding(RunFolder.open(self.folder).settings)
+        asked = self.asked
+        now = _deciding(
+            {
+                "task": asked.task,
+                "algo": asked.algo,
+                "device": torch.device(asked.device).type,
+                "settings": asdict(asked.settings),
+                "schedule": asdict(asked.schedule),
+                "randomize": asdict(asked.randomize),
+            }
+        )
+        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        if names:
+            differ = ", ".join(f"{name} was {before.get(name)} and is {now.get(name)}" for name in names)
+            raise ValueError(
+                f"'{self.folder}' was trained with other settings: {differ}. Give the same ones again, or another "
+                "--name to the comparison"
+            )
+
+
+def make_members(
+    task: str,
+    algos: Sequence[str],
+    seeds: Sequence[int],
+    folder: Path,
+    device: str,
+    minutes: float | None,
+    options: Sequence[str],
+    changes: Sequence[str],
+) -> list[Member]:
+    """One run for each algorithm and seed, all seeds' first. Raises where one could not be trained.
+
+    Args:
+        task: One of `trot tasks`, or path/to/file.py:Class.
+        algos: Each one of `trot algorithms`, or path/to/file.py:NAME.
+        seeds: Of the runs.
+        folder: That holds the run folders.
+        device: cpu or cuda.
+        minutes: Of training, at most.
+        options: Of `trot train`, for all.
+        changes: NAME=VALUE for all, ALGO.NAME=VALUE for one algorithm.
+    """
+    if not algos or not seeds:
+        raise ValueError(f"name one {'seed' if algos else 'algorithm'} or more")
+    algorithms = {algo: find_algorithm(algo) for algo in dict.fromkeys(algos)}
+    names = [algorithm.name for algorithm in algorithms.values()]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two of the algorithms have the name '{name}', and so would their run folders")
+    given = [_Change.parse(text, names) for text in changes]
+    # A file's class gives its name; a colon or a slash has no place in a folder's.
+    title = task.rpartition(":")[2]
+    members = []
+    for seed in dict.fromkeys(seeds):
+        for algo, algorithm in algorithms.items():
+            name = f"{title}-{algorithm.name}-seed{seed}"
+            arguments = [task, "--algo", algo, "--seed", str(seed), "--device", device]
+            arguments += ["--runs", str(folder), "--name", name, *options]
+            arguments += [] if minutes is None else ["--minutes", str(minutes)]
+            for change in given:
+                arguments += change.options(algorithm)
+            asked = parse_settings(arguments)
+            members.append(Member(algorithm.name, seed, folder / name, asked, arguments, minutes))
+    return members
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A setting that differs from what task, algorithm and preset say."""
+
+    algorithm: str | None
+    """None for all of them."""
+    name: str
+    value: str
+
+    @classmethod
+    def parse(cls, text: str, algorithms: Sequence[str]) -> _Change:
+        name, equals, value = text.partition("=")
+        first, dot, rest = name.partition(".")
+        algorithm = first if dot and first in algorithms else None
+        name = (name if algorithm is None else rest).replace("_", "-")
+        if not equals or not name:
+            raise ValueError(f"--set takes NAME=VALUE or ALGO.NAME=VALUE, not '{text}'")
+        if name in RESERVED:
+            raise ValueError(f"--set {text}: a comparison gives its runs their {name} itself")
+        return cls(algorithm, name, value)
+
+    def options(self, algorithm: Algorithm) -> list[str]:
+        """Of `trot train`."""
+        if self.algorithm not in (None, algorithm.name):
+            return []
+        if self.value.lower() in ("true", "false"):
+            return [f"--{'' if self.value.lower() == 'true' else 'no-'}{self.name}"]
+        return [f"--{self.name}", *self.value.split(",")]
+
+
+def _deciding(settings: dict[str, Any]) -> dict[str, Any]:
+    """Of a run's settings.json, what decides over its numbers; not how long it may take."""
+    own, schedule = (part if isinstance(part := settings.get(key), dict) else {} for key in ("settings", "schedule"))
+    whole = {key: settings.get(key) for key in ("task", "algo", "device", "randomize")}
+    # JSON has no tuples.
+    decided: dict[str, Any] = json.loads(json.dumps({**whole, "stop_at": schedule.get("stop_at"), **own}))
+    return decided

@@ -1,0 +1,160 @@
+"""`trot resume`: a run goes on bit for bit as if it had never stopped, or further than it was meant to."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from trot.envs.randomize import Randomize
+from trot.learn.algorithms import find_algorithm
+from trot.learn.learner import Learner
+from trot.learn.older_runs import upgraded_checkpoint
+from trot.learn.saved_settings import settings_from
+from trot.learn.train import TrainSettings, make_learner, make_training_env, stoppable
+from trot.learn.trainer import Schedule, Trainer, writing_into
+from trot.runs.folder import RunFolder
+
+
+def resume(
+    path: Path,
+    device: str = "auto",
+    stop_at: float | None = None,
+    iterations: int | None = None,
+    minutes: float | None = None,
+) -> RunFolder:
+    """Go on with a run bit for bit as if it had never stopped.
+
+    Towards another goal with stop_at, for another number of minutes in all with `minutes`, and to another number of
+    iterations in all with `iterations`: learning rates that fall with the iterations then follow the new number. A goal
+    or a time that ended the run is given up where one of them is given. The run folder remembers.
+    """
+    with RunFolder.reopen(path) as run, stoppable(run):
+        _go_on(run, device, stop_at, iterations, minutes)
+    return run
+
+
+def _go_on(run: RunFolder, device: str, stop_at: float | None, iterations: int | None, minutes: float | None) -> None:
+    saved = _saved(run)
+    settings = _settings_of(run, device)
+    done = saved["iteration"]
+    if iterations is not None and iterations < done:
+        raise ValueError(f"{run.path} has done {done} iterations already; --iterations is their number in all")
+    goes_on = not (stop_at is None and iterations is None and minutes is None)
+    if goes_on:
+        settings = _extended(settings, saved, stop_at, iterations, minutes)
+    algorithm = find_algorithm(settings.algo)
+    learner = make_learner(algorithm, make_training_env(settings), settings)
+    # A header may be damaged; earlier versions kept the columns nowhere else.
+    columns = saved.get("columns") or run.metric_columns()
+    _refuse_other_columns(learner, columns, run)
+    if done:
+        _load_state(learner, saved["learner"], run)
+    asked = {"settings": asdict(settings.settings), "schedule": asdict(settings.schedule)}
+    with writing_into(run):
+        run.change_settings(**asked, iterations=settings.settings.iterations)
+        fault = run.truncate_metrics(done, columns)
+    if fault is not None:
+        print(f"{run.path}/metrics.csv was damaged and is mended: {fault}", flush=True)
+    out_of_time = settings.schedule.out_of_time(saved["seconds"])
+    if done >= settings.settings.iterations or out_of_time or (saved["finished"] and not goes_on):
+        more = "--minutes M" if out_of_time and done < settings.settings.iterations else "--iterations N"
+        print(f"{run.path} is finished: {done} iterations. To go on: trot resume {run.path} {more}", flush=True)
+        return
+    print(f"{settings.task}: on from iteration {done}, on {learner.device}. Run folder: {run.path}", flush=True)
+    Trainer(run, learner, settings.settings.iterations, settings.schedule, saved["seconds"]).run_to_the_end()
+
+
+def _extended(
+    settings: TrainSettings[Any],
+    saved: dict[str, Any],
+    stop_at: float | None,
+    iterations: int | None,
+    minutes: float | None,
+) -> TrainSettings[Any]:
+    """What is asked for now. What ended the run before must not end it again at once."""
+    schedule = settings.schedule
+    out_of_time = schedule.out_of_time(saved["seconds"])
+    if out_of_time or minutes is not None:
+        schedule = replace(schedule, minutes=None if minutes == math.inf else minutes)
+    if stop_at is not None or (saved["finished"] and (iterations is not None or not out_of_time)):
+        schedule = replace(schedule, stop_at=stop_at)
+    if iterations is not None:
+        settings = replace(settings, settings=replace(settings.settings, iterations=iterations))
+    return replace(settings, schedule=schedule)
+
+
+def _refuse_other_columns(learner: Learner, columns: list[str], run: RunFolder) -> None:
+    written = set(columns) - {"iteration", "steps", "seconds"}
+    if written and written != set(learner.all_columns()):
+        differ = ", ".join(sorted(written ^ set(learner.all_columns())))
+        raise ValueError(f"{run.path} was trained with other columns of metrics than the algorithm has now: {differ}")
+
+
+def _saved(run: RunFolder) -> dict[str, Any]:
+    """The checkpoint to go on from; the beginning, of a run that was stopped before the first one."""
+    names = run.checkpoint_names()
+    if not set(names) - {"initial", "best"}:
+        return {"iteration": 0, "finished": False, "seconds": 0.0}
+    try:
+        saved = upgraded_checkpoint(run.load_checkpoint("last"))
+    except ValueError as error:
+        kept = [name for name in names if name.startswith("iteration_") and _can_go_on_from(run, name)]
+        way = f"copy {kept[-1]}.pt over it, then trot resume {run.path}" if kept else "none is kept to go on from"
+        raise ValueError(f"{error}; {way}") from None
+    lacks = {"learner", "iteration", "finished", "seconds"} - saved.keys()
+    if lacks:
+        raise ValueError(
+            f"the checkpoint 'last' of {run.path} is none to go on from: it lacks {', '.join(sorted(lacks))}"
+        )
+    return saved
+
+
+def _can_go_on_from(run: RunFolder, checkpoint: str) -> bool:
+    """Those that are kept hold no memory of past steps, and then nothing to go on from."""
+    try:
+        return "learner" in run.load_checkpoint(checkpoint)
+    except ValueError:
+        return False
+
+
+def _load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
+    """Go on where the run stopped; raises where task, algorithm or settings are others by now."""
+    try:
+        learner.load_state_dict(saved)
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
+        # PyTorch's text has a line for every tensor.
+        reason = _changes(learner, run) or " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"the checkpoint of {run.path} does not fit its task, algorithm and settings as they are now: {reason}. "
+            f"Put them back and go on: trot resume {run.path}; or begin anew: trot train {run.settings['task']}"
+        ) from None
+
+
+def _changes(learner: Learner, run: RunFolder) -> str:
+    """How the agent that the run began with differs from one of today."""
+    before, now = run.settings.get("agent"), json.loads(json.dumps(learner.agent.described()))
+    if not isinstance(before, dict):
+        return ""
+    names = [name for name in now if name in before and before[name] != now[name]]
+    return ", ".join(f"{name} was {before[name]} and is {now[name]}" for name in names)
+
+
+def _settings_of(run: RunFolder, device: str) -> TrainSettings[Any]:
+    given = run.settings
+    try:
+        algorithm = find_algorithm(given["algo"])
+        return TrainSettings(
+            task=given["task"],
+            settings=settings_from(given["settings"], algorithm.settings, algorithm.label),
+            algo=given["algo"],
+            preset=given["preset"],
+            seed=given["seed"],
+            device=given["device"] if device == "auto" else device,
+            schedule=Schedule(**given["schedule"]),
+            randomize=Randomize(**{name: tuple(bounds) for name, bounds in given["randomize"].items()}),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{run.path}/settings.json is not one of this version's: {error}") from None
