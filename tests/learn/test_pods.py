@@ -293,3 +293,13 @@ def test_a_task_that_can_fall_is_refused_before_there_is_a_run_folder(task, tmp_
 def test_mistakes_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
         PodsSettings(**changes)
+
+
+@pytest.mark.parametrize(
+    ("task", "hidden"), [("cartpole", (64, 64)), ("half_cheetah", (128, 64, 32)), ("mine.py:Own", (128, 64, 32))]
+)
+def test_the_preset(task, hidden):
+    found = find_algorithm("pods").resolve(task)
+    assert (found.num_worlds, found.iterations, found.actor_hidden) == (64, 500, hidden)
+    assert (found.first_step, found.trials, found.line_search) == (1, 11, "first")
+    assert (found.imitation_steps, found.imitation_lr) == (50, 1e-3)
