@@ -10,6 +10,7 @@ from matplotlib.colors import to_rgba
 from PIL import Image
 
 from trot import cli
+from trot.learn.algorithms import ALGORITHMS
 from trot.learn.algorithms.shac import Shac
 from trot.learn.gradient_health import STEEP
 from trot.view.plots import figures
@@ -187,13 +188,22 @@ def test_an_algorithm_keeps_its_colour_and_dashes(tmp_path, drawn):
     together = styles("bptt", "other", "shac", "shac-no-critic")
     assert together == styles("shac-no-critic", "shac", "other", "bptt")
     assert all(styles(algo) == {algo: together[algo]} for algo in paths)
-    assert len({colour for colour, _ in together.values()}) == len({dashes for _, dashes in together.values()}) == 4
+    assert len(set(together.values())) == 4
     assert together["shac"] == ("#0072B2", "-")
+
+
+def test_the_axis_is_logarithmic_where_one_run_goes_ten_times_as_far(tmp_path, drawn):
+    make_run(tmp_path, [1, 2])
+    far = make_run(tmp_path, list(range(1, 31)), algo="bptt")
+    assert [panel.get_xscale() for panel in drawn(far).axes] == ["linear", "linear"]
+    figure = drawn(tmp_path, "--x", "steps")
+    assert figure.axes[0].get_xscale() == "log"
+    assert line_at(figure.axes[0], [150, 1000], 0) == pytest.approx([1.5, 10])
 
 
 def test_styles_differ():
     several = style_slots([f"algorithm {number}" for number in range(40)], "algo")
-    assert len(set(several.values())) == 40 and min(several.values()) == 3
+    assert len(set(several.values())) == 40 and min(several.values()) == len(ALGORITHMS)
     styles = [line_style(slot) for slot in range(len(COLOURS) * len(DASHES))]
     assert len({str(style) for style in styles}) == len(styles)
 

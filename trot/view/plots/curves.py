@@ -226,6 +226,9 @@ def _curve(group: str, runs: Sequence[LoadedRun], axis: Axis) -> Curve:
             "leave one out, or use --by name"
         )
     grid = np.linspace(begin, end, GRID_POINTS if begin < end else 1)
+    if 0 < begin < end:
+        # Even on a logarithmic axis no stretch of the curve is bare of points.
+        grid = np.union1d(grid, np.geomspace(begin, end, GRID_POINTS)[1:-1])
     values = np.stack([np.interp(grid, x, y) for x, y in lines])
     deviation = values.std(axis=0, ddof=1) if len(runs) > 1 else None
     num_seeds = len({run.seed for run in runs})

@@ -30,6 +30,9 @@ DASHES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (4, 1, 1, 1, 1, 1)), (0, (2, 1)
 EXTENSIONS: dict[str, dict[str, None]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 """What a figure can be written as. Without a date the same runs give the same file."""
 
+VERY_UNEQUAL = 10
+"""How many times as far one curve must go as another for a logarithmic axis."""
+
 LETTER_WIDTH, LEGEND_HANDLE_WIDTH, LEGEND_LINE_HEIGHT = 0.068, 0.5, 0.18
 """Inches, about, in the legend's font."""
 
@@ -68,6 +71,7 @@ def draw_curves(curves: Mapping[Axis, Mapping[str, Sequence[Curve]]], by: GroupK
     )
     for column, (axis, of_axis) in enumerate(curves.items()):
         scale, label = _axis_scale(axis, max(curve.longest for of_task in of_axis.values() for curve in of_task))
+        logarithmic = _very_unequal(of_axis)
         for panel, task in zip(panels[:, column], tasks, strict=True):
             for curve in of_axis[task]:
                 x, style = curve.x / scale, line_style(slots[curve.group])
@@ -75,7 +79,10 @@ def draw_curves(curves: Mapping[Axis, Mapping[str, Sequence[Curve]]], by: GroupK
                 if curve.deviation is not None:
                     below, above = curve.mean - curve.deviation, curve.mean + curve.deviation
                     panel.fill_between(x, below, above, color=style["color"], alpha=0.22, linewidth=0)
-            panel.set_xlim(left=0)
+            if logarithmic:
+                panel.set_xscale("log")
+            else:
+                panel.set_xlim(left=0)
         panels[-1, column].set_xlabel(label)
     for row, task in zip(panels, tasks, strict=True):
         row[0].set_ylabel("Episode return")
@@ -208,6 +215,13 @@ def _panels(
             axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
             axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     return figure, panels
+
+
+def _very_unequal(curves: Mapping[str, Sequence[Curve]]) -> bool:
+    """Whether a curve of a task would vanish at the left edge beside another: then the axis is logarithmic."""
+    lengths = [[curve.longest for curve in of_task] for of_task in curves.values()]
+    begins = [curve.x[0] for of_task in curves.values() for curve in of_task]
+    return min(begins) > 0 and any(max(of_task) > VERY_UNEQUAL * min(of_task) for of_task in lengths)
 
 
 def _axis_scale(axis: Axis, longest: float) -> tuple[float, str]:
