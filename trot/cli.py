@@ -121,6 +121,13 @@ def compare(arguments: list[str]) -> int:
     return compare_command(arguments)
 
 
+def study(arguments: list[str]) -> int:
+    """Redraw a figure that explains why learning through gradients works: `trot study` lists them."""
+    from trot.study.study_command import study_command
+
+    return study_command(arguments)
+
+
 def view(arguments: list[str]) -> int:
     """Watch a run, a task or a robot in the browser, or write it as a page."""
     from trot.view.browser.view_command import view_command
@@ -206,6 +213,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "view": view,
     "plot": plot,
     "compare": compare,
+    "study": study,
     "render": render,
     "check": check,
     "replay-fault": replay_fault,

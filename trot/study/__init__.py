@@ -1,0 +1,27 @@
+"""Studies of why learning through gradients works, each a function of the library and a command.
+
+`trot study` lists them. Each is loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trot.study.one_study import Study
+
+STUDIES: dict[str, str] = {}
+"""Name to where the Study is."""
+
+
+def find_study(name: str) -> Study:
+    """One of STUDIES."""
+    if name not in STUDIES:
+        nearest = difflib.get_close_matches(name, STUDIES, n=1)
+        hint = f" Did you mean {nearest[0]}?" if nearest else ""
+        raise ValueError(f"there is no study '{name}'.{hint} There are: {', '.join(STUDIES)}")
+    module_name, _, wanted = STUDIES[name].partition(":")
+    study: Study = getattr(importlib.import_module(module_name), wanted)
+    return study
