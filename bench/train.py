@@ -28,6 +28,8 @@ from trot.learn.train import DEFAULT_ALGORITHM, choose_device
 
 WARM_UP = 3
 """Iterations that do not count."""
+LATE = 10**9
+"""Number of an iteration by which nothing is left of how a training begins, such as random actions."""
 PROGRAM_OF_2022 = {"ant": 880, "half_cheetah": 704, "humanoid": 2360, "muscle_humanoid": 2390, "hopper": 975}
 """What the program released with the paper takes for an iteration of SHAC on an H200, ms."""
 
@@ -88,7 +90,7 @@ def measure_training(task: str, algo: str, device: str, worlds: int | None, iter
     with one_torch_thread():
         phases = fast_phases(learner)
         moments = [Moment(learner.device)]
-        for iteration in range(WARM_UP + iterations):
+        for iteration in [0, *range(LATE, LATE + WARM_UP + iterations - 1)]:
             for phase in phases.values():
                 phase(iteration)
                 moments.append(Moment(learner.device))

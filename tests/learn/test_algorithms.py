@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+import bench.train
 from trot.cli import main
 from trot.envs.registry import make_env
 from trot.learn.algorithms import ALGORITHMS, find_algorithm
 from trot.learn.capture import fast_phases
 from trot.learn.evaluate import evaluate
 from trot.learn.play import play
+from trot.learn.torch_threads import one_torch_thread
 from trot.runs.folder import RunFolder
 
 TASK = f"{docking.__file__}:Docking"
@@ -22,14 +24,19 @@ EPISODES = 64
 REINFORCE = f"{Path(__file__).parents[2] / 'examples' / 'own_algorithm' / 'reinforce.py'}:REINFORCE"
 
 SHAC = {"horizon": 8, "critic_hidden": (16,), "actor_hidden": (16,), "actor_lr": 2e-2, "critic_lr": 1e-2}
+SAC = {"horizon": 8, "hidden": (32, 32), "batch": 64, "random_iterations": 2, "memory": 20_000, "gamma": 0.95}
+SAC |= {"actor_lr": 3e-3, "critic_lr": 3e-3, "temperature_lr": 3e-2, "entropy_per_action": -3.0}
 SMALL = {
     "shac": SHAC,
     "shac-no-critic": SHAC,
     "bptt": SHAC | {"horizon": docking.STEPS},
+    "ppo": {"horizon": 8, "hidden": (16,), "lr": 1e-3, "batches": 2, "reward_scale": 0.1},
+    "sac": SAC,
+    "redq": SAC | {"updates": 6},
     REINFORCE: {"horizon": 8, "hidden": (16,)},
 }
 """What makes an algorithm small enough for a test; a new one needs a line here."""
-ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100}
+ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100, "ppo": 150, "sac": 150, "redq": 60}
 SHARE_OF_THE_WAY = 0.98
 """From doing nothing to the optimum, at least."""
 
@@ -43,6 +50,12 @@ def options(algo):
         for name, value in SMALL[algo].items()
         for word in (f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, tuple) else [value]))
     ]
+
+
+def small_preset(algo):
+    """The algorithm, with settings that are small enough for a test unless others are given."""
+    algorithm = find_algorithm(algo)
+    return replace(algorithm, presets={"small": lambda task: replace(algorithm.resolve(task), **SMALL[algo])})
 
 
 def rows(run):
@@ -78,9 +91,10 @@ def test_it_comes_near_the_optimum(algo):
     settings = replace(algorithm.resolve(TASK), **changes)
     learner = algorithm.learner(make_env(TASK, settings.num_worlds), settings, 0)
     phases = fast_phases(learner)
-    for iteration in range(settings.iterations):
-        for phase in phases.values():
-            phase(iteration)
+    with one_torch_thread():
+        for iteration in range(settings.iterations):
+            for phase in phases.values():
+                phase(iteration)
     found = np.array(evaluate(learner.agent, TASK, EPISODES, seed=5).returns)
     env = make_env(TASK, EPISODES, seed=5)
     start = env.reset()[0].double().numpy()
@@ -112,12 +126,9 @@ def test_it_goes_through_every_command(algo, tmp_path, capsys, monkeypatch):
     assert main(["export", str(name), "--checkpoint", "last"]) == 0
     assert main(["list"]) == 0
     assert main(["plot", str(name)]) == 0 and main(["plot", "--health", str(name)]) == 0
-    assert (
-        main(
-            ["bench", "train", "--tasks", TASK, "--algo", algo, "--worlds", "4", "--iterations", "1", "--device", "cpu"]
-        )
-        == 0
-    )
+    monkeypatch.setattr(bench.train, "find_algorithm", small_preset)
+    few = ["--worlds", "4", "--iterations", "1", "--device", "cpu"]
+    assert main(["bench", "train", "--tasks", TASK, "--algo", algo, *few]) == 0
     assert main(["view", str(name), "--html", "motion.html", "--checkpoint", "last"]) == 0
     printed = capsys.readouterr().out
     assert find_algorithm(algo).name in printed and (tmp_path / "motion.html").stat().st_size > 10_000

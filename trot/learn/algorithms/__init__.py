@@ -17,6 +17,7 @@ ALGORITHMS = {
     "bptt": "trot.learn.algorithms.shac:BPTT",
     "ppo": "trot.learn.algorithms.ppo:PPO",
     "sac": "trot.learn.algorithms.sac:SAC",
+    "redq": "trot.learn.algorithms.redq:REDQ",
 }
 
 

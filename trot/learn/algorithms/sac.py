@@ -3,18 +3,20 @@
 An iteration is a number of steps. After each of them, top to bottom in this file:
 
     act              every world takes a step, which goes into the replay buffer
-    improve_critics  on a batch of past steps: the reward, and what the target critics make of the policy's next action
-    improve_policy   towards actions that the critics value, and towards randomness
+    critic_gradient  on a batch of past steps: the reward, and what the target critics make of the policy's next action
+    policy_gradient  towards actions that the critics value, and towards randomness
     cool             the temperature, which weighs randomness against value, follows the entropy
 
-The first iterations act at random and learn nothing. With more critics, of which a few are drawn for each target, and
-many updates a step, it is REDQ (redq.py); MBPO (mbpo.py) adds batches that a learned model dreams up.
+On a GPU the step and both gradients are worked out side by side: the batch is drawn before the step is remembered, and
+the policy climbs the critics as they were. The first iterations act at random and learn nothing. With more critics, of
+which a few are drawn for each target, and many updates a step, it is REDQ (redq.py).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -22,12 +24,14 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from trot.envs.env import Env
+from trot.envs.move import Move
 from trot.learn.agent import AgentDescription
 from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase, TimeOuts, require_at_least_one
 from trot.learn.networks import move_towards, perceptron, zero_biases_
 from trot.learn.optimizer import Adam
 from trot.learn.replay_buffer import Field, ReplayBuffer
 from trot.learn.shared_rows import mean_over_rows
+from trot.learn.side_by_side import SideBySide
 
 Batch = dict[str, Tensor]
 """Rows of `observation`, `action`, `reward`, `next_observation` and `end`."""
@@ -150,6 +154,7 @@ class Sac(Learner):
         ):
             optimizer.rate.fill_(rate)
         self.memory = ReplayBuffer(settings.memory, step_fields(env), self.device)
+        self._step_beside, self._gradients_beside = SideBySide(self.device), SideBySide(self.device)
 
     @property
     def updates_per_iteration(self) -> int:
@@ -169,7 +174,7 @@ class Sac(Learner):
         shape = (self.settings.horizon, self.env.num_worlds, self.env.num_actions)
         chance = torch.rand(shape, generator=self.generator, dtype=self.env.dtype, device=self.device)
         for action in 2 * chance - 1:
-            self.act(action)
+            self.remember(action, self.env.advance(action))
         nothing = torch.zeros_like(self.episodes.mean_return)
         self.finish({name: nothing for name in self.columns} | {"temperature": self.temperature})
 
@@ -180,8 +185,9 @@ class Sac(Learner):
         for _ in range(self.settings.horizon):
             with torch.no_grad():
                 action, _ = self.sample(self.agent.normalized(self.observation))
-                self.act(action)
-            told.append(self.update())
+            move, numbers = self._step_beside(partial(self.env.advance, action), self.update)
+            self.remember(action, move)
+            told.append(numbers)
         means = torch.stack(told).mean(dim=0).unbind()
         self.finish(dict(zip(self.columns, means, strict=True)))
 
@@ -192,9 +198,8 @@ class Sac(Learner):
         self.done: list[Tensor] = []
 
     @torch.no_grad()
-    def act(self, action: Tensor) -> None:
-        """One step of all worlds, into the memory."""
-        move = self.env.advance(action)
+    def remember(self, action: Tensor, move: Move) -> None:
+        """Put a step of all worlds into the memory, and go on from there."""
         reward, done = self.env.rewards([move])[0], move.terminated | move.truncated
         self.memory.add(
             observation=self.observation,
@@ -210,12 +215,26 @@ class Sac(Learner):
 
     def update(self) -> Tensor:
         """All updates that follow a step. Returns the numbers of `columns`."""
-        for _ in range(self.settings.updates):
-            batch = self.draw()
-            value_loss, value = self.improve_critics(batch)
-        policy_loss, log_probability = self.improve_policy(batch)
+        *early, last = self._lots()
+        for lots in early:
+            self.follow(self.critic_gradient(self.draw(), lots))
+        batch = self.draw()
+        of_critics, of_policy = self._gradients_beside(
+            partial(self.critic_gradient, batch, last), partial(self.policy_gradient, batch)
+        )
+        value_loss, value = self.follow(of_critics)
+        policy_loss, log_probability, *gradients = of_policy
+        self.policy_optimizer.step(gradients)
         self.cool(log_probability)
         return torch.stack([policy_loss, value_loss, value, self.temperature, -log_probability])
+
+    def _lots(self) -> list[Tensor | None]:
+        """For every update of a step, which critics make its target; None where all do."""
+        settings = self.settings
+        if settings.critics_in_target == settings.critics:
+            return [None] * settings.updates
+        lots = torch.rand(settings.updates, settings.critics, generator=self.generator, device=self.device)
+        return list(lots.topk(settings.critics_in_target, dim=1).indices)
 
     def draw(self) -> Batch:
         """What an update learns from: past steps, observations normalised."""
@@ -224,9 +243,9 @@ class Sac(Learner):
             batch[name] = self.agent.normalized(batch[name])
         return batch
 
-    def improve_critics(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """A step of Adam for all critics. Returns their loss and mean value."""
-        target = self.target_value(batch)
+    def critic_gradient(self, batch: Batch, lots: Tensor | None = None) -> list[Tensor]:
+        """The critics' loss, their mean value, and the loss's gradient."""
+        target = self.target_value(batch, lots)
 
         def work(pairs: Tensor, target: Tensor) -> list[Tensor]:
             values = self.critics(pairs).squeeze(-1)
@@ -234,26 +253,28 @@ class Sac(Learner):
             return [loss.detach(), values.detach().mean(), *torch.autograd.grad(loss, self._critic_weights)]
 
         pairs = torch.cat([batch["observation"], batch["action"]], dim=1)
-        loss, value, *gradients = mean_over_rows(work, pairs, target, widths=self.settings.hidden)
+        return mean_over_rows(work, pairs, target, widths=self.settings.hidden)
+
+    def follow(self, critic_gradient: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """A step of Adam for all critics; their targets come after them. Returns the loss and the mean value."""
+        loss, value, *gradients = critic_gradient
         self.critic_optimizer.step(gradients)
         move_towards(self.target_critics, self.critics, self.settings.target_keep)
         return loss, value
 
     @torch.no_grad()
-    def target_value(self, batch: Batch) -> Tensor:
-        """The reward, and what the least trusting of some target critics expects after it."""
-        settings = self.settings
+    def target_value(self, batch: Batch, lots: Tensor | None = None) -> Tensor:
+        """The reward, and the least that the target critics expect after it; only those drawn by lot, if given."""
         action, log_probability = self.sample(batch["next_observation"])
         values = self.target_critics(torch.cat([batch["next_observation"], action], dim=1)).squeeze(-1)
-        if settings.critics_in_target < settings.critics:
-            lots = torch.rand(settings.critics, generator=self.generator, device=self.device)
-            values = values.index_select(0, lots.topk(settings.critics_in_target).indices)
+        if lots is not None:
+            values = values.index_select(0, lots)
         expected = values.amin(dim=0) - self.temperature * log_probability
-        target: Tensor = batch["reward"] + settings.gamma * (1 - batch["end"]) * expected
+        target: Tensor = batch["reward"] + self.settings.gamma * (1 - batch["end"]) * expected
         return target
 
-    def improve_policy(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """A step of Adam for the policy. Returns its loss and the mean log-probability of its actions."""
+    def policy_gradient(self, batch: Batch) -> list[Tensor]:
+        """The policy's loss, the mean log-probability of its actions, and the loss's gradient."""
         temperature = self.temperature
 
         def work(observation: Tensor, noise: Tensor) -> list[Tensor]:
@@ -265,10 +286,7 @@ class Sac(Learner):
             return [loss.detach(), log_probability.detach().mean(), *gradients]
 
         noise = self._noise(len(batch["action"]))
-        found = mean_over_rows(work, batch["observation"], noise, widths=self.settings.hidden)
-        loss, log_probability, *gradients = found
-        self.policy_optimizer.step(gradients)
-        return loss, log_probability
+        return mean_over_rows(work, batch["observation"], noise, widths=self.settings.hidden)
 
     @torch.no_grad()
     def cool(self, log_probability: Tensor) -> None:
