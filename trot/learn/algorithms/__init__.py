@@ -18,6 +18,8 @@ ALGORITHMS = {
     "ppo": "trot.learn.algorithms.ppo:PPO",
     "sac": "trot.learn.algorithms.sac:SAC",
     "redq": "trot.learn.algorithms.redq:REDQ",
+    "mbpo": "trot.learn.algorithms.mbpo:MBPO",
+    "se-mbpo": "trot.learn.algorithms.se_mbpo:SE_MBPO",
 }
 
 
