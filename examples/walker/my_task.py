@@ -5,6 +5,7 @@ Try it: trot try examples/walker/my_task.py:Walker
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ ROOT = 3
 """Coordinates of the planar root: along x, along z, and the lean."""
 STANDING = 0.87
 """Height of the hips where the root's z is 0, m."""
+FALLEN_HEIGHT = 0.5
 
 
 @dataclass(frozen=True)
@@ -84,4 +86,7 @@ class Walker(trot.Task[Measurement]):
         }
 
     def fallen(self, measured: Measurement) -> Tensor:
-        return measured.height < 0.5
+        return measured.height < FALLEN_HEIGHT
+
+    def looks_fallen(self, observation: Mapping[str, Tensor]) -> Tensor:
+        return observation["height"] < FALLEN_HEIGHT

@@ -38,6 +38,11 @@ def drawn(self, count, generator, like):
             r"fallen\(\) must be torch.bool on cpu, not torch.float32",
         ),
         (
+            "looks_fallen",
+            lambda self, observation: observation["position"],
+            r"looks_fallen\(\) must be torch.bool on cpu, not torch.float32",
+        ),
+        (
             "observation",
             lambda self, measured, action: doubled(Counting.observation(self, measured, action)),
             r"observation\(\)\['position'\] must be torch.float32 on cpu, not torch.float64",

@@ -26,6 +26,13 @@ REINFORCE = f"{Path(__file__).parents[2] / 'examples' / 'own_algorithm' / 'reinf
 SHAC = {"horizon": 8, "critic_hidden": (16,), "actor_hidden": (16,), "actor_lr": 2e-2, "critic_lr": 1e-2}
 SAC = {"horizon": 8, "hidden": (32, 32), "batch": 64, "random_iterations": 2, "memory": 20_000, "gamma": 0.95}
 SAC |= {"actor_lr": 3e-3, "critic_lr": 3e-3, "temperature_lr": 3e-2, "entropy_per_action": -3.0}
+MBPO = {"horizon": 8, "hidden": (32, 32), "batch": 128, "random_iterations": 4, "memory": 6000, "gamma": 0.95}
+MBPO |= {"actor_lr": 1e-3, "critic_lr": 3e-3, "temperature_lr": 2e-3, "initial_temperature": 0.5, "updates": 4}
+MBPO |= {"entropy_per_action": -1.0, "target_keep": 0.98, "real_share": 0.1, "rollouts": 1000}
+MBPO |= {"rollout_epochs": (1, 4), "rollout_lengths": (1, 3), "model_hidden": (32, 32), "model_interval": 18}
+MBPO |= {"model_batch": 128, "model_passes": 60, "model_lr": 3e-3}
+SE_MBPO = MBPO | {"random_iterations": 5, "memory": 12_000, "model_batch": 256}
+SE_MBPO |= {"num_neighbours": 2, "neighbours": "full"}
 SMALL = {
     "shac": SHAC,
     "shac-no-critic": SHAC,
@@ -40,10 +47,13 @@ SMALL = {
         "imitation_lr": 1e-2,
         "imitation_steps": 100,
     },
+    "mbpo": MBPO,
+    "se-mbpo": SE_MBPO,
     REINFORCE: {"horizon": 8, "hidden": (16,)},
 }
 """What makes an algorithm small enough for a test; a new one needs a line here."""
 ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100, "ppo": 150, "sac": 150, "redq": 60, "pods": 30}
+ENOUGH_ITERATIONS |= {"mbpo": 40, "se-mbpo": 40}
 SHARE_OF_THE_WAY = 0.98
 """From doing nothing to the optimum, at least."""
 

@@ -69,6 +69,31 @@ def test_a_draw_takes_whole_rows_of_those_there_are():
     assert numbers_in(buffer) == [1, 2, 3, 4, 0, 0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("batches", "newest", "expected"),
+    [
+        ([[1, 2, 3, 4]], 2, {3, 4}),
+        ([[1, 2, 3, 4]], 9, {1, 2, 3, 4}),
+        # Around the ring: of five places, 4 to 8 are left, and 6 is in the first.
+        ([[1, 2, 3, 4, 5], [6, 7, 8]], 4, {5, 6, 7, 8}),
+        ([[1, 2, 3, 4, 5], [6, 7, 8]], 2, {7, 8}),
+        ([[1, 2, 3, 4, 5]], 1, {5}),
+    ],
+)
+def test_a_draw_from_the_newest_takes_none_that_came_before(batches, newest, expected):
+    drawn = filled(5, *batches).sample(300, drawing(), newest=torch.tensor(newest))
+    assert set(drawn["reward"].tolist()) == expected
+    counts = drawn["reward"].long().bincount()[list(expected)]
+    # Each within five deviations of its share.
+    share = 1 / len(expected)
+    assert ((counts - 300 * share).abs() <= 5 * (300 * share * (1 - share)) ** 0.5).all()
+
+
+def test_everything_is_all_rows_that_there_are():
+    assert filled(5, [1, 2, 3]).everything()["reward"].tolist() == [1, 2, 3]
+    assert filled(5, [1, 2, 3, 4], [5, 6]).everything()["reward"].tolist() == [6, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("added", [37, 120])
 def test_every_row_has_the_same_chance(added):
     buffer = filled(50, *([number] for number in range(added)))

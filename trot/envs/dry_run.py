@@ -46,6 +46,9 @@ def dry_run(task: Task[Any], nominal: State, zero: Tensor) -> Layout:
     fallen = task.fallen(measured)
     if fallen is not None:
         expect.tensor(fallen, "fallen()", 1, (torch.bool,))
+    looks_fallen = task.looks_fallen(as_columns(observation))
+    if looks_fallen is not None:
+        expect.tensor(looks_fallen, "looks_fallen()", 1, (torch.bool,))
     _check_next_memory(task.next_memory(measured, action), widths_of(memory), expect)
     rows = torch.cat([zero.new_zeros(WORLDS, 0), *memory.values()], dim=1)
     return Layout(_columns(observation), widths_of(memory), rows[:1].clone())

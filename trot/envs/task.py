@@ -6,6 +6,7 @@ import copy
 import inspect
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -123,6 +124,13 @@ class Task(ABC, Generic[Measured]):
 
     def fallen(self, measured: Measured) -> Tensor | None:
         """Where an episode ends early, (worlds, 1) or (worlds,); None where nothing can fall."""
+        return None
+
+    def looks_fallen(self, observation: Mapping[str, Tensor]) -> Tensor | None:
+        """What fallen() says, told by the parts of an observation alone; None where they do not tell.
+
+        Only algorithms that imagine observations (MBPO) ask for it, of tasks that can fall.
+        """
         return None
 
 

@@ -58,18 +58,27 @@ class ReplayBuffer(nn.Module):
         self.filled.copy_((self.filled + count).clamp(max=self.capacity))
 
     @torch.no_grad()
-    def sample(self, count: int, generator: torch.Generator) -> dict[str, Tensor]:
+    def sample(self, count: int, generator: torch.Generator, newest: Tensor | None = None) -> dict[str, Tensor]:
         """Draw rows, each with the same chance and independently of the others, so that one may come twice.
 
-        An empty buffer raises on the CPU. A GPU is not asked: it gives rows of zeros.
+        With `newest`, a whole number, only from so many rows that came last. An empty buffer raises on the CPU. A GPU
+        is not asked: it gives rows of zeros.
         """
         if self.filled.device.type == "cpu" and not self.filled:
             raise ValueError("there is nothing to draw from: the replay buffer is empty")
         # float32 has 24 bits: of some millions of rows it would choose some twice as often as others, and some never.
         share = torch.rand(count, generator=generator, dtype=torch.float64, device=self.filled.device)
         # The largest share is 1 - 2^-53, and its product with a whole number is never rounded up to that number.
-        places = (share * self.filled).long()
+        if newest is None:
+            places = (share * self.filled).long()
+        else:
+            back = (share * torch.minimum(newest, self.filled)).long()
+            places = (self.position - 1 - back) % self.capacity
         return {name: self._kept(name).index_select(0, places) for name in self.fields}
+
+    def everything(self) -> dict[str, Tensor]:
+        """All rows there are. A GPU is asked how many."""
+        return {name: self._kept(name)[: int(self.filled)] for name in self.fields}
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         """Only the rows that there are: an empty memory of a million takes no room in a checkpoint."""

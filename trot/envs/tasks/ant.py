@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from trot.envs.start import SMALL_TURN, Start
@@ -41,3 +43,6 @@ class Ant(Task[Torso]):
 
     def fallen(self, measured: Torso) -> Tensor:
         return measured.height < FALLEN_HEIGHT
+
+    def looks_fallen(self, observation: Mapping[str, Tensor]) -> Tensor:
+        return observation["height"] < FALLEN_HEIGHT

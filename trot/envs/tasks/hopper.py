@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from torch import Tensor
 
@@ -11,6 +12,8 @@ from trot.envs.start import Start
 from trot.envs.task import ASSETS, Task
 from trot.envs.torso import height_bonus, squared_norm
 from trot.sim.state import State
+
+FALLEN_HEIGHT = -0.45
 
 
 class Hopper(Task[Planar]):
@@ -35,4 +38,7 @@ class Hopper(Task[Planar]):
         }
 
     def fallen(self, measured: Planar) -> Tensor:
-        return measured.height < -0.45
+        return measured.height < FALLEN_HEIGHT
+
+    def looks_fallen(self, observation: Mapping[str, Tensor]) -> Tensor:
+        return observation["height"] < FALLEN_HEIGHT

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from trot.envs.start import SMALL_TURN, Start
 from trot.envs.task import ASSETS, Task
 from trot.envs.torso import Torso, height_bonus, measure_torso, squared_norm, torso_observation
 from trot.sim.state import State
+
+FALLEN_HEIGHT = 0.74
 
 
 class Humanoid(Task[Torso]):
@@ -40,4 +44,7 @@ class Humanoid(Task[Torso]):
         }
 
     def fallen(self, measured: Torso) -> Tensor:
-        return measured.height < 0.74
+        return measured.height < FALLEN_HEIGHT
+
+    def looks_fallen(self, observation: Mapping[str, Tensor]) -> Tensor:
+        return observation["height"] < FALLEN_HEIGHT

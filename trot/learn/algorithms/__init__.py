@@ -19,6 +19,8 @@ ALGORITHMS = {
     "sac": "trot.learn.algorithms.sac:SAC",
     "redq": "trot.learn.algorithms.redq:REDQ",
     "pods": "trot.learn.algorithms.pods:PODS",
+    "mbpo": "trot.learn.algorithms.mbpo:MBPO",
+    "se-mbpo": "trot.learn.algorithms.se_mbpo:SE_MBPO",
 }
 
 

@@ -9,7 +9,8 @@ An iteration is a number of steps. After each of them, top to bottom in this fil
 
 On a GPU the step and both gradients are worked out side by side: the batch is drawn before the step is remembered, and
 the policy climbs the critics as they were. The first iterations act at random and learn nothing. With more critics, of
-which a few are drawn for each target, and many updates a step, it is REDQ (redq.py).
+which a few are drawn for each target, and many updates a step, it is REDQ (redq.py); MBPO (mbpo.py) adds batches that
+a learned model imagines.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +49,9 @@ class SacSettings(LearnerSettings):
     random_iterations: int = 4
     """That begin the training with random actions and without updates."""
     updates: int = 1
-    """Of the critics after each step of all worlds; the policy follows once."""
+    """Of the critics after each step of all worlds."""
+    policy_updates: Literal["once", "each"] = "once"
+    """Whether the policy follows with the last of them, or with each."""
     batch: int = 4096
     """Past steps in an update."""
     memory: int = 1_000_000
@@ -98,6 +101,8 @@ class SacSettings(LearnerSettings):
             raise ValueError(f"entropy_per_action must be finite, not {self.entropy_per_action}")
         if not all(width >= 1 for width in self.hidden):
             raise ValueError(f"hidden must be widths of at least 1, not {self.hidden}")
+        if self.policy_updates not in ("once", "each"):
+            raise ValueError(f"policy_updates must be once or each, not '{self.policy_updates}'")
         if self.policy_trusts not in ("least", "mean"):
             raise ValueError(f"policy_trusts must be least or mean, not '{self.policy_trusts}'")
         if self.time_outs not in get_args(TimeOuts):
@@ -121,7 +126,7 @@ class SacSettings(LearnerSettings):
 class Sac(Learner):
     """Policy, critics, temperature and memory, and the worlds they learn in."""
 
-    columns = ("policy_loss", "value_loss", "value", "temperature", "entropy")
+    columns: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "value", "temperature", "entropy")
     shown = {"value loss": "value_loss", "value": "value", "temperature": "temperature"}  # noqa: RUF012
 
     def __init__(self, env: Env, settings: SacSettings, seed: int = 0) -> None:
@@ -174,9 +179,9 @@ class Sac(Learner):
         shape = (self.settings.horizon, self.env.num_worlds, self.env.num_actions)
         chance = torch.rand(shape, generator=self.generator, dtype=self.env.dtype, device=self.device)
         for action in 2 * chance - 1:
-            self.remember(action, self.env.advance(action))
+            self.remember(action, self.advance(action))
         nothing = torch.zeros_like(self.episodes.mean_return)
-        self.finish({name: nothing for name in self.columns} | {"temperature": self.temperature})
+        self.finish({name: nothing for name in Sac.columns} | {"temperature": self.temperature})
 
     def learn(self) -> None:
         """An iteration of steps and updates."""
@@ -185,11 +190,11 @@ class Sac(Learner):
         for _ in range(self.settings.horizon):
             with torch.no_grad():
                 action, _ = self.sample(self.agent.normalized(self.observation))
-            move, numbers = self._step_beside(partial(self.env.advance, action), self.update)
+            move, numbers = self._step_beside(partial(self.advance, action), self.update)
             self.remember(action, move)
             told.append(numbers)
         means = torch.stack(told).mean(dim=0).unbind()
-        self.finish(dict(zip(self.columns, means, strict=True)))
+        self.finish(dict(zip(Sac.columns, means, strict=True)))
 
     def begin(self) -> None:
         self.observation = self.env.begin_window()
@@ -197,30 +202,46 @@ class Sac(Learner):
         self.rewards: list[Tensor] = []
         self.done: list[Tensor] = []
 
+    def advance(self, action: Tensor) -> Move:
+        """A step of all worlds."""
+        return self.env.advance(action)
+
     @torch.no_grad()
     def remember(self, action: Tensor, move: Move) -> None:
         """Put a step of all worlds into the memory, and go on from there."""
-        reward, done = self.env.rewards([move])[0], move.terminated | move.truncated
-        self.memory.add(
-            observation=self.observation,
-            action=action,
-            reward=reward,
-            next_observation=move.final_obs,
-            end=(move.terminated if self.settings.time_outs == "bootstrap" else done).to(reward.dtype),
-        )
+        reward = self.env.rewards([move])[0]
+        self.memory.add(**self.rows(action, move, reward))
         self.seen.append(self.observation)
         self.rewards.append(reward)
-        self.done.append(done)
+        self.done.append(move.terminated | move.truncated)
         self.observation = move.observation
+
+    def rows(self, action: Tensor, move: Move, reward: Tensor) -> Batch:
+        """What is remembered of a step."""
+        bootstrap = self.settings.time_outs == "bootstrap"
+        return {
+            "observation": self.observation,
+            "action": action,
+            "reward": reward,
+            "next_observation": move.final_obs,
+            "end": (move.terminated if bootstrap else move.terminated | move.truncated).to(reward.dtype),
+        }
 
     def update(self) -> Tensor:
         """All updates that follow a step. Returns the numbers of `columns`."""
         *early, last = self._lots()
         for lots in early:
-            self.follow(self.critic_gradient(self.draw(), lots))
+            if self.settings.policy_updates == "each":
+                self.improve(lots)
+            else:
+                self.follow(self.critic_gradient(self.draw(), lots))
+        return self.improve(last)
+
+    def improve(self, lots: Tensor | None) -> Tensor:
+        """An update of critics, policy and temperature, on one batch."""
         batch = self.draw()
         of_critics, of_policy = self._gradients_beside(
-            partial(self.critic_gradient, batch, last), partial(self.policy_gradient, batch)
+            partial(self.critic_gradient, batch, lots), partial(self.policy_gradient, batch)
         )
         value_loss, value = self.follow(of_critics)
         policy_loss, log_probability, *gradients = of_policy
