@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,9 +85,18 @@ class Agent(nn.Module):
 
     def normalized(self, observation: Tensor) -> Tensor:
         """What the policy sees of an observation."""
-        normal = self.normalizer(observation) if self.description.normalize else observation
+        return self.normalization_now(observation.dtype)(observation)
+
+    def normalization_now(self, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+        """normalized(), by the statistics as they are at this moment: for many observations of one window."""
         limit = self.description.clip_observations
-        return normal if limit is None else normal.clamp(-limit, limit)
+        affine = self.normalizer.affine(dtype) if self.description.normalize else None
+
+        def normalized(observation: Tensor) -> Tensor:
+            normal = observation if affine is None else (observation - affine[0]) * affine[1]
+            return normal if limit is None else normal.clamp(-limit, limit)
+
+        return normalized
 
     def require_fit(self, env: Env) -> None:
         """Raise where the agent was made for something else than this environment."""

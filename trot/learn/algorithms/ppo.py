@@ -195,8 +195,9 @@ class Ppo(Learner):
         shape = (self.settings.horizon, env.num_worlds, env.num_actions)
         noise = torch.randn(shape, generator=self.generator, dtype=env.dtype, device=self.device)
         seen, samples, moves = [env.begin_window()], [], []
+        normalized = self.agent.normalization_now(env.dtype)
         for offset in noise * self.log_std.exp():
-            mean = self.agent.policy.network(self.agent.normalized(seen[-1]))
+            mean = self.agent.policy.network(normalized(seen[-1]))
             samples.append(mean + offset)
             moves.append(env.advance(samples[-1].clamp(-1, 1)))
             seen.append(moves[-1].observation)

@@ -189,7 +189,7 @@ class Sac(Learner):
         told = []
         for _ in range(self.settings.horizon):
             with torch.no_grad():
-                action, _ = self.sample(self.agent.normalized(self.observation))
+                action, _ = self.sample(self.normalized(self.observation))
             move, numbers = self._step_beside(partial(self.advance, action), self.update)
             self.remember(action, move)
             told.append(numbers)
@@ -198,6 +198,7 @@ class Sac(Learner):
 
     def begin(self) -> None:
         self.observation = self.env.begin_window()
+        self.normalized = self.agent.normalization_now(self.env.dtype)
         self.seen: list[Tensor] = []
         self.rewards: list[Tensor] = []
         self.done: list[Tensor] = []
@@ -243,10 +244,10 @@ class Sac(Learner):
         of_critics, of_policy = self._gradients_beside(
             partial(self.critic_gradient, batch, lots), partial(self.policy_gradient, batch)
         )
-        value_loss, value = self.follow(of_critics)
-        policy_loss, log_probability, *gradients = of_policy
-        self.policy_optimizer.step(gradients)
-        self.cool(log_probability)
+        policy_loss, log_probability, *_ = of_policy
+        (value_loss, value), _ = self._gradients_beside(
+            partial(self.follow, of_critics), partial(self.follow_policy, of_policy)
+        )
         return torch.stack([policy_loss, value_loss, value, self.temperature, -log_probability])
 
     def _lots(self) -> list[Tensor | None]:
@@ -261,7 +262,7 @@ class Sac(Learner):
         """What an update learns from: past steps, observations normalised."""
         batch = self.memory.sample(self.settings.batch, self.generator)
         for name in ("observation", "next_observation"):
-            batch[name] = self.agent.normalized(batch[name])
+            batch[name] = self.normalized(batch[name])
         return batch
 
     def critic_gradient(self, batch: Batch, lots: Tensor | None = None) -> list[Tensor]:
@@ -290,9 +291,8 @@ class Sac(Learner):
         values = self.target_critics(torch.cat([batch["next_observation"], action], dim=1)).squeeze(-1)
         if lots is not None:
             values = values.index_select(0, lots)
-        expected = values.amin(dim=0) - self.temperature * log_probability
-        target: Tensor = batch["reward"] + self.settings.gamma * (1 - batch["end"]) * expected
-        return target
+        expected = torch.addcmul(values.amin(dim=0), self.temperature, log_probability, value=-1)
+        return torch.addcmul(batch["reward"], 1 - batch["end"], expected, value=self.settings.gamma)
 
     def policy_gradient(self, batch: Batch) -> list[Tensor]:
         """The policy's loss, the mean log-probability of its actions, and the loss's gradient."""
@@ -308,6 +308,12 @@ class Sac(Learner):
 
         noise = self._noise(len(batch["action"]))
         return mean_over_rows(work, batch["observation"], noise, widths=self.settings.hidden)
+
+    def follow_policy(self, policy_gradient: list[Tensor]) -> None:
+        """A step of Adam for the policy, and one for the temperature."""
+        _, log_probability, *gradients = policy_gradient
+        self.policy_optimizer.step(gradients)
+        self.cool(log_probability)
 
     @torch.no_grad()
     def cool(self, log_probability: Tensor) -> None:
@@ -350,10 +356,11 @@ def step_fields(env: Env) -> dict[str, Field]:
 
 def log_density_of_tanh(sample: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
     """Of tanh(sample), summed over actions, where the sample is a mean and exp(log_std) times the noise."""
-    gaussian = -(noise.square() + math.log(2 * math.pi)) / 2 - log_std
-    # The logarithm of tanh's slope, in a form that does not overflow.
-    slope = 2 * (math.log(2) - sample - softplus(-2 * sample))
-    return (gaussian - slope).sum(dim=-1)
+    # The logarithm of tanh's slope is 2 log(2) - 2 (sample + log(1 + exp(-2 sample))), the latter in a form that does
+    # not overflow. In as few operations as can be: each is a kernel.
+    steep = torch.add(sample, softplus(sample, beta=-2), alpha=-2)
+    negative = torch.addcmul(torch.add(log_std, steep, alpha=-2), noise, noise, value=0.5)
+    return -negative.sum(dim=-1) - sample.shape[-1] * (math.log(2 * math.pi) / 2 + 2 * math.log(2))
 
 
 SLOW: dict[str, Any] = {"actor_lr": 3e-4, "critic_lr": 3e-4, "temperature_lr": 2e-4, "random_iterations": 1}
