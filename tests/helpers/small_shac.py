@@ -38,16 +38,21 @@ def run(shac, iterations=3):
 def prepared(after=2, falls=True, time_out=True, **changes):
     """After some iterations, so that target critic, critic and statistics all differ from how they began."""
     shac = run(learner(**changes), after)
-    start = shac.env.window_start.clone()
+    end_inside(shac.env, falls, time_out)
+    return shac
+
+
+def end_inside(env, falls=True, time_out=True):
+    """Let two Hoppers' episodes end in the third step of the next window."""
+    start = env.window_start.clone()
     if falls:
         # Lies in the air and drops below the limit in the third step.
         start.joint_q[FALLS, 1:3], start.joint_qd[FALLS, 1] = torch.tensor([-0.3, 1.5]), -3.0
     if time_out:
-        start.clock[RUNS_OUT_OF_TIME] = shac.env.episode_length - 3
-    shac.env.worlds = start
-    shac.env.place(shac.env.state)
-    shac.env.end_window()
-    return shac
+        start.clock[RUNS_OUT_OF_TIME] = env.episode_length - 3
+    env.worlds = start
+    env.place(env.state)
+    env.end_window()
 
 
 def end_soon(shac, worlds, steps):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from made_run import make_run, rewrite_settings
 
 from trot.cli import main
 from trot.learn.agent import load_agent
@@ -125,6 +126,9 @@ def test_after_that_its_settings_are_of_todays_form(path):
         "activation": "elu",
         "layer_norm": True,
         "normalize": True,
+        "clip_observations": None,
+        "squash": "tanh",
+        "log_std_bounds": None,
     }
     same = ("task", "algo", "preset", "seed", "device", "iterations", "schedule", "randomize")
     # A limit of minutes came later; a run without one has none.
@@ -136,6 +140,19 @@ def test_after_that_its_settings_are_of_todays_form(path):
     run = RunFolder.open(path)
     for checkpoint in ("initial", "best", "last"):
         load_agent(run, checkpoint)
+
+
+def test_a_run_from_before_agents_were_cut_and_clipped_still_loads(tmp_path):
+    run, agent = make_run(tmp_path)
+
+    def as_before(settings):
+        for name in ("clip_observations", "squash", "log_std_bounds"):
+            del settings["agent"][name]
+
+    loaded = load_agent(rewrite_settings(run, as_before))
+    assert loaded.description == agent.description
+    far = torch.full((1, 5), 1e3)
+    assert loaded(far).equal(agent(far))
 
 
 def window_after_the_checkpoint():

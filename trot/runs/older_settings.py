@@ -6,10 +6,19 @@ from typing import Any
 
 LABELS = {"shac": "SHAC", "shac-no-critic": "SHAC without critic", "bptt": "BPTT"}
 """All that the first version knew."""
+LATER_OF_AGENTS = {"clip_observations": None, "squash": "tanh", "log_std_bounds": None}
+"""What descriptions of agents did not say at first, and how it was then."""
 
 
 def upgraded_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings as today's version writes them, whichever version wrote these. What is broken stays as it is."""
+    settings = _without_shac(settings)
+    agent = settings.get("agent")
+    return {**settings, "agent": {**LATER_OF_AGENTS, **agent}} if isinstance(agent, dict) else settings
+
+
+def _without_shac(settings: dict[str, Any]) -> dict[str, Any]:
+    """The first version's, in which all settings were SHAC's."""
     given = settings.get("shac")
     if not isinstance(given, dict):
         return settings

@@ -103,7 +103,7 @@ class PpoSettings(LearnerSettings):
             initial_log_std=self.initial_log_std,
             layer_norm=False,
             normalize=self.normalize_observations,
-            clip_observations=5.0,
+            clip_observations=5.0 if self.normalize_observations else None,
             squash="clamp",
         )
 
