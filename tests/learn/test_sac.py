@@ -334,10 +334,11 @@ def test_the_memory_forgets_the_oldest_steps_first():
     assert int(small.memory.filled) == 20 and int(large.memory.filled) == 36
 
 
-def test_batches_are_normalised_by_what_is_known_now():
+def test_batches_are_normalised_by_what_is_known_when_an_iteration_begins():
     sac = learner()
     for _ in range(2):
         sac.iterate()
+    sac.begin()
     sac.memory.rows_observation[:, 0] = 1e6
     raw = remembered(sac)
     mean, deviation = sac.agent.normalizer.mean, (sac.agent.normalizer.variance + 1e-5).sqrt()
