@@ -68,6 +68,25 @@ def test_the_files_act_as_agents_of_other_layers(tmp_path, activation, layer_nor
     assert not torch.allclose(make_agent(6, 2, **others)(observation), expected, atol=1e-2)
 
 
+@pytest.mark.parametrize("kind", ["gaussian", "state_dependent"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_the_files_act_as_an_agent_that_clips_what_it_sees_and_cuts_what_it_does(tmp_path, kind, normalize):
+    settings = ShacSettings(actor_hidden=(16, 8), policy=kind, normalize_observations=normalize)
+    agent, free = (make_agent(6, 2, settings, clip_observations=limit, squash="clamp") for limit in (1.5, None))
+    export_agent(agent, {}, tmp_path)
+    observation = 30 * torch.randn(200, 6, generator=torch.Generator().manual_seed(0))
+    expected = agent(observation)
+    cut = expected.abs() == 1
+    assert cut.any() and not cut.all()
+    # Beyond the limit the agent acts as at it.
+    shift, scale = agent.normalization(torch.float32)
+    near = ((observation - shift) * scale).clamp(-1.5, 1.5) / scale + shift
+    torch.testing.assert_close(free(near), expected, rtol=0, atol=1e-5)
+    assert not torch.allclose(free(observation), expected, atol=0.1)
+    for action in (*actions_of_files(tmp_path, observation), MeanPolicy(agent)(observation)):
+        torch.testing.assert_close(action, expected, rtol=0, atol=1e-5)
+
+
 def test_another_checkpoint_and_folder(tmp_path):
     run, best = make_run(tmp_path)
     out = tmp_path / "some" / "folder"

@@ -105,6 +105,35 @@ def test_a_phase_that_says_so_runs_several_times():
     assert ran == ["once", "thrice", "thrice", "thrice"]
 
 
+def test_a_phase_takes_part_only_where_it_is_due():
+    ran = []
+    phases = (
+        Phase("first", lambda: ran.append("first"), due=lambda iteration: iteration < 2),
+        Phase("even", lambda: ran.append("even"), due=lambda iteration: iteration % 2 == 0, times=2),
+        Phase("always", lambda: ran.append("always")),
+    )
+    expected = [["first", "even", "even", "always"], ["first", "always"], ["even", "even", "always"], ["always"]]
+    counting = learner(phases=lambda self: phases)
+    for iteration, names in enumerate(expected):
+        counting.iteration.fill_(iteration)
+        counting.iterate()
+        assert ran == names
+        ran.clear()
+        for run in fast_phases(counting).values():
+            run(iteration)
+        assert ran == names
+        ran.clear()
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_phase_that_is_not_always_due_runs_beside_no_other(late):
+    due = [None, None]
+    due[late] = lambda iteration: iteration > 3
+    phases = (Phase("act", print, due=due[0]), Phase("fit", print, due=due[1], beside_last=True))
+    with pytest.raises(ValueError, match="'fit' cannot run beside 'act': one of them is not always due"):
+        fast_phases(learner(phases=lambda self: phases))
+
+
 def test_an_algorithm_needs_a_preset_and_its_settings_must_fit():
     with pytest.raises(ValueError, match="'mine' has no preset"):
         Algorithm("mine", "Mine", "", Small, Idle, {})

@@ -7,10 +7,12 @@ import torch
 from torch import nn
 
 from trot.learn.networks import (
+    GRADIENT_BLOCK,
     Critic,
     Linear,
     MemberLinear,
     Policy,
+    _MemberProduct,
     orthogonal_,
     perceptron,
     stack_members,
@@ -211,3 +213,22 @@ def test_networks_of_different_layers_are_not_stacked():
         perceptron(INPUTS, (7,), OUTPUTS, members=0)
     with pytest.raises(ValueError, match="shorter"):
         stack_members([elu, nn.Sequential(*list(elu)[:2])])
+
+
+@SHARED
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("needed", [(True, True, True), (False, True, True), (True, False, False)])
+def test_a_product_in_blocks_of_rows_is_the_plain_one(shared, blocks, needed):
+    """What GPUs use for many rows, in float64 on the CPU."""
+    rows = blocks * GRADIENT_BLOCK
+    inputs, weight, bias = normal(MEMBERS, rows, INPUTS), normal(MEMBERS, OUTPUTS, INPUTS), normal(MEMBERS, OUTPUTS)
+    if shared:
+        inputs = normal(rows, INPUTS).expand(MEMBERS, -1, -1)
+    tensors = [tensor.requires_grad_(asked) for tensor, asked in zip((inputs, weight, bias), needed, strict=True)]
+    asked = [tensor for tensor in tensors if tensor.requires_grad]
+    found = _MemberProduct.apply(*tensors)
+    expected = torch.einsum("mri,moi->mro", inputs, weight) + bias.unsqueeze(1)
+    same(found, expected)
+    cotangent = normal(*found.shape, seed=2)
+    for one, other in zip(*(torch.autograd.grad(part, asked, cotangent) for part in (found, expected)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)

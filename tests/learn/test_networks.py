@@ -174,3 +174,27 @@ def test_a_target_keeps_its_share(keep, expected):
         assert (theirs == 6).all()
     # In place, for CUDA graphs.
     assert addresses == [parameter.data_ptr() for parameter in target.parameters()]
+
+
+def test_a_clamped_policy_cuts_what_tanh_would_squash(rng):
+    policy = scramble(Policy(5, 3, (8,), squash="clamp"))
+    x, noise = rng.normal(size=(40, 5)), rng.normal(size=(40, 3))
+    mean, deviation = by_numpy(policy.network, x), np.exp(policy.log_std.detach().numpy())
+    sample = mean + deviation * noise
+    assert (sample > 1).any() and (sample < -1).any() and (np.abs(sample) < 1).any()
+    x, noise = torch.from_numpy(x), torch.from_numpy(noise)
+    np.testing.assert_allclose(policy(x, noise).detach(), np.clip(sample, -1, 1), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(policy(x).detach(), np.clip(mean, -1, 1), rtol=1e-12, atol=1e-12)
+
+
+def test_a_deviation_stays_within_its_bounds_and_has_no_gradient_beyond_them(rng):
+    policy = scramble(Policy(5, 3, (8,), "state_dependent", log_std_bounds=(-1.0, 0.5)))
+    x = rng.normal(size=(40, 5))
+    log_std = by_numpy(policy.network, x)[:, 3:]
+    inside = (log_std > -1) & (log_std < 0.5)
+    assert (log_std < -1).any() and (log_std > 0.5).any() and inside.any()
+    _, found = policy.distribution(torch.from_numpy(x))
+    np.testing.assert_allclose(found.detach(), np.clip(log_std, -1, 0.5), rtol=1e-12)
+    last = linear_layers(policy)[-1]
+    (by_bias,) = torch.autograd.grad(found.sum(), last.bias)
+    assert by_bias.tolist() == [0, 0, 0, *inside.sum(axis=0)]

@@ -174,6 +174,36 @@ def test_a_resumed_buffer_goes_on_to_the_bit():
     assert all(one.equal(other) for one, other in zip(whole.buffers(), resumed.buffers(), strict=True))
 
 
+@pytest.mark.parametrize(
+    ("batches", "saved"),
+    [([], 0), ([[1, 2, 3]], 3), ([[1, 2, 3], [4, 5, 6, 7]], 7), ([[1, 2, 3], [4, 5, 6, 7, 8]], 7)],
+    ids=["empty", "begun", "full", "round"],
+)
+def test_only_rows_that_there_are_are_saved(batches, saved):
+    whole = filled(7, *batches)
+    content = whole.state_dict()
+    assert [len(content[f"rows_{name}"]) for name in FIELDS] == [saved] * 3
+    kept = {name: tensor.clone() for name, tensor in content.items()}
+    # Over one that was fuller, and whose other rows must never come up again.
+    resumed = filled(7, [100, 101, 102, 103, 104], [105])
+    resumed.load_state_dict(kept)
+    assert [len(kept[f"rows_{name}"]) for name in FIELDS] == [saved] * 3, "what is loaded stays as it is"
+    assert (int(resumed.position), int(resumed.filled)) == (int(whole.position), int(whole.filled))
+    for numbers in ([9, 10], [11, 12, 13]):
+        for buffer in (whole, resumed):
+            buffer.add(**rows(*numbers))
+        one, other = (buffer.sample(50, drawing()) for buffer in (whole, resumed))
+        assert all(one[name].equal(other[name]) for name in FIELDS) and one["reward"].max() < 100
+
+
+def test_rows_of_another_kind_or_too_many_are_not_loaded():
+    content = filled(7, [1, 2, 3, 4, 5, 6]).state_dict()
+    with pytest.raises(RuntimeError, match="size mismatch for rows_seen"):
+        filled(5).load_state_dict(content)
+    with pytest.raises(RuntimeError, match="size mismatch for rows_seen"):
+        ReplayBuffer(7, FIELDS | {"seen": Field(3, torch.float64)}).load_state_dict(content)
+
+
 def without(name):
     return {key: value for key, value in rows(1, 2).items() if key != name}
 

@@ -156,6 +156,28 @@ def test_a_damaged_checkpoint_names_one_to_go_on_from(tmp_path, capsys, whole):
     assert same_end(RunFolder.open(path), whole)
 
 
+def test_a_run_with_a_memory_of_past_steps_keeps_policies_and_goes_on_from_last(tmp_path, capsys):
+    """iteration_* hold no memory, and are not advised where last is damaged."""
+    sac = [*SMALL, "--algo", "sac", "--random-iterations", "2", "--batch", "16", "--memory", "500", "--hidden", "8"]
+    train = ["train", "cartpole", "--device", "cpu", "--runs", str(tmp_path), *sac]
+    assert main([*train, "--name", "whole"]) == 0
+    assert main([*train, "--name", "run", "--iterations", "7"]) == 0
+    path = tmp_path / "run"
+    run = RunFolder.open(path)
+    assert run.load_checkpoint("iteration_000006").keys() == {"agent"}
+    last, content = run.load_checkpoint("last"), (path / "checkpoints" / "last.pt").read_bytes()
+    assert last["iteration"] == 7 and len(last["learner"]["memory.rows_reward"]) == 7 * 8 * 4
+
+    damaged = bytearray(content)
+    damaged[len(damaged) // 2] ^= 4
+    (path / "checkpoints" / "last.pt").write_bytes(damaged)
+    assert refused(path, capsys).endswith("its checksum does not fit its content; none is kept to go on from")
+
+    (path / "checkpoints" / "last.pt").write_bytes(content)
+    assert main(["resume", str(path), "--iterations", "12"]) == 0
+    assert same_end(RunFolder.open(path), end_of(RunFolder.open(tmp_path / "whole")))
+
+
 def test_settings_that_changed_since_are_named(tmp_path, capsys, whole):
     assert main(arguments(tmp_path)) == 0
     path = tmp_path / "run"
