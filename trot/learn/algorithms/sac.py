@@ -141,7 +141,8 @@ class Sac(Learner):
                 ).to(self.device, env.dtype)
                 for _ in range(2)
             )  # fmt: skip
-        zero_biases_(self.critics)
+        for network in (self.agent, self.best.agent, self.critics):
+            zero_biases_(network)
         self.target_critics.load_state_dict(self.critics.state_dict())
         self.target_critics.requires_grad_(False)
         first = torch.full((), math.log(settings.initial_temperature), dtype=env.dtype, device=self.device)
