@@ -486,4 +486,7 @@ def test_only_real_steps_count(neighbours):
     assert int(learner.steps) == 2 * 3 * 4 and int(learner.memory.filled) == 10 * int(learner.steps)
     row = dict(zip(learner.all_columns(), learner.metrics.tolist(), strict=True))
     assert row["left_out"] == 0 and row["model_passes"] == 2 and row["imagined"] == 10
+    # Nor does a step's gradient go on into the next.
+    learner.begin()
+    act(learner, torch.zeros(4, 1))
     assert not any(tensor.requires_grad for tensor in learner.env.worlds.tensors().values())
