@@ -152,15 +152,16 @@ class Trainer:
             self.best_saved = best
 
     def _save(self, finished: bool) -> None:
-        content = {
-            "agent": self.learner.agent.saved(),
-            "learner": self.learner.state_dict(),
-            "iteration": self.iteration,
-            "seconds": time.monotonic() - self.began,
-            "finished": finished,
-            "columns": list(self.last_row),
-        }
         with writing_into(self.run):
+            content = {
+                "agent": self.learner.agent.saved(),
+                "learner": self.learner.state_dict(),
+                "iteration": self.iteration,
+                "seconds": time.monotonic() - self.began,
+                "finished": finished,
+                "columns": list(self.last_row),
+                "metrics_checksum": self.run.metrics_checksum(),
+            }
             if self.iteration % self.schedule.keep_every == 0:
                 self.run.save_checkpoint(f"iteration_{self.iteration:06d}", content)
             self.run.save_checkpoint("last", content)
