@@ -79,6 +79,8 @@ def compile_robot(
 def _compile(text: str, path: Path | None, floating_base: bool, ground: bool) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
     """Let MuJoCo read the file, add what the caller asks for, and compile."""
     try:
+        # Halves of a character pair, which only a str of Python's can hold, would be a TypeError of the next call.
+        text.encode()
         # Meshes and included files are found relative to the path, so the text alone does not do.
         spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(str(path))
         if _is_urdf(text):
