@@ -52,12 +52,12 @@ def numbers(count, low=-1.0, high=1.0):
     return [" ".join(f"{chance.uniform(low, high):.4g}" for _ in range(count)) for _ in range(100)]
 
 
-POSITIVE, SWITCH, ZERO = numbers(1, 0.05, 2), ["true", "false"], ["0"]
+POSITIVE, SWITCH, ZERO, ENDS = numbers(1, 0.05, 2), ["true", "false"], ["0"], numbers(6, -0.3, 0.3)
 ATTRIBUTES = {
     "body": {"pos": numbers(3), "quat": numbers(4), "gravcomp": ZERO, "mocap": ["false"]},
     "joint": {
         "axis": ["0 0 1", "0 1 0", "1 0 0", "1 1 0"], "pos": numbers(3, -0.2, 0.2), "damping": POSITIVE,
-        "stiffness": POSITIVE, "armature": POSITIVE, "range": ["-1 1", "0 1"], "limited": ["auto", "true", "false"],
+        "stiffness": POSITIVE, "armature": POSITIVE, "range": ["0 1"], "limited": ["auto", "true", "false"],
         "ref": numbers(1), "springref": numbers(1), "user": numbers(1, 0, 1e3), "margin": POSITIVE,
         "actuatorfrcrange": ["-1 1"], "frictionloss": ZERO,
     },
@@ -65,7 +65,7 @@ ATTRIBUTES = {
         "size": numbers(3, 0.05, 0.3), "mass": POSITIVE, "density": numbers(1, 100, 2000), "friction": numbers(1, 0, 2),
         "pos": numbers(3, -0.3, 0.3), "quat": numbers(4), "user": numbers(3, 0, 1e4), "contype": ["1", "0", "3"],
         "conaffinity": ["1", "0"], "condim": ["3", "1"], "solref": numbers(2), "margin": POSITIVE,
-        "rgba": numbers(4, 0, 1), "group": ["0", "3"], "fromto": numbers(6, -0.3, 0.3),
+        "rgba": numbers(4, 0, 1), "group": ["0", "3"],
     },
     "site": {"pos": numbers(3, -0.3, 0.3), "size": POSITIVE, "type": ["sphere", "box"]},
     "inertial": {"pos": numbers(3, -0.1, 0.1), "mass": POSITIVE, "diaginertia": ["1 1 1", "0.1 0.1 0.1", "1 1 3"],
@@ -94,7 +94,7 @@ ATTRIBUTES = {
         "gaintype": ["fixed", "muscle", "affine"], "dyntype": ["none", "muscle", "integrator"],
     },
     "muscle": {"gear": numbers(1, -5, 5), "force": POSITIVE, "ctrlrange": ["0 1"], "scale": POSITIVE},
-    "tendon": {"stiffness": ZERO, "range": ["0 1"], "limited": ["false"], "margin": ZERO},
+    "tendon": {"stiffness": ZERO, "limited": ["false"], "margin": ZERO, "damping": ZERO},
     "origin": {"xyz": numbers(3, -0.5, 0.5), "rpy": numbers(3)},
     "limit": {"lower": numbers(1, -1, 0), "upper": numbers(1, 0, 1), "effort": POSITIVE, "velocity": POSITIVE},
     "dynamics": {"damping": POSITIVE, "friction": ZERO},
@@ -158,6 +158,9 @@ class Labels:
         names.append(f"{kind}{len(names)}" if not self._chance.one_in(500) else self._chance.pick(ODD_NAMES))
         return names[-1]
 
+    def has(self, kind):
+        return kind in self._given
+
     def any(self, kind):
         return self._chance.usual(self._given.get(kind) or ["nobody"], ODD_NAMES)
 
@@ -179,7 +182,10 @@ def _mjcf_body(chance, labels, depth):
     for _ in range(chance.pick([1, 1, 1, 2])):
         odd = ("cylinder", "ellipsoid", "plane", "mesh", "hfield", "x")
         kind = chance.usual(["sphere", "capsule", "box"], odd, 40)
-        body.append(element(chance, "geom", ["size"], name=labels.new("geom"), type=kind))
+        geom = element(chance, "geom", ["size"], name=labels.new("geom"), type=kind)
+        if kind == "capsule" and chance.one_in(3):
+            geom.set("fromto", chance.usual(ENDS))
+        body.append(geom)
     if chance.one_in(2):
         body.append(element(chance, "site", ["pos"], name=labels.new("site")))
     if chance.one_in(12):
@@ -191,7 +197,7 @@ def _mjcf_body(chance, labels, depth):
 
 
 def _tendon(chance, labels):
-    if chance.one_in(6):
+    if chance.one_in(6) and labels.has("joint"):
         tendon = element(chance, "fixed", table="tendon", name=labels.new("tendon"))
         ElementTree.SubElement(tendon, "joint", joint=labels.any("joint"), coef="1")
         return tendon
@@ -205,8 +211,11 @@ def _tendon(chance, labels):
 def _actuator(chance, labels):
     kind = chance.usual(["motor"], sorted(TARGETS), 8)
     target = chance.pick([TARGETS[kind]] * 12 + ["tendon"] * 2 + ["site"])
+    if not labels.has(target):
+        target = "joint" if labels.has("joint") else "free"
     table = kind if kind in ATTRIBUTES else "actuator"
-    return element(chance, kind, ["gear", "ctrlrange"], table, **{target: labels.any(target)})
+    attribute = "joint" if target == "free" else target
+    return element(chance, kind, ["gear", "ctrlrange"], table, **{attribute: labels.any(target)})
 
 
 @st.composite
@@ -221,7 +230,7 @@ def mjcf(draw):
     world = ElementTree.SubElement(robot, "worldbody")
     if not chance.one_in(6):
         ElementTree.SubElement(world, "geom", type="plane", size="0 0 1", name="ground")
-    world.append(element(chance, "site", name=labels.new("site")))
+    world.extend(element(chance, "site", name=labels.new("site")) for _ in range(2))
     world.extend(_mjcf_body(chance, labels, 0) for _ in range(chance.pick([1, 1, 1, 2])))
     ElementTree.SubElement(robot, "tendon").extend(_tendon(chance, labels) for _ in range(chance.pick([0, 0, 1, 2])))
     actuators = [_actuator(chance, labels) for _ in range(chance.pick([0, 1, 2, 3]))]

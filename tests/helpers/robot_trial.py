@@ -15,22 +15,26 @@ import tempfile
 import traceback
 from pathlib import Path
 
-LARGEST_MEMORY = 16 << 30
+LARGEST_MEMORY = 4 << 30
 """Bytes of addresses: far above what a robot takes, PyTorch and compilers included, and below what stops a machine."""
 LARGEST_ROBOT = 40
 """Dofs beyond which a kernel takes long to build."""
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 60
 STEPS, CONTROL_DT, SUBSTEPS = 3, 1 / 60, 2
 
 
 class Trials:
     """A process that tries robot files, started anew where one has ended it."""
 
-    def __init__(self, kernels):
-        """It steps robots with the kernels it has, and builds at most so many."""
-        self._kernels, self._process = kernels, None
+    def __init__(self):
+        self._kernels, self._process = {"left": 0, "built": []}, None
         self._folder = tempfile.TemporaryDirectory()
         self.outcomes = {}
+
+    def begin(self, kernels):
+        """Count outcomes anew. Robots are stepped with the kernels that there are, and with so many more."""
+        self._kernels["left"] = kernels
+        self.outcomes.clear()
 
     def outcome(self, text, robot="", **how):
         """What became of the file: a word, and what was said. `robot` is a file beside whose meshes it lies."""
@@ -42,6 +46,9 @@ class Trials:
         line = process.stdout.readline() if ready else ""
         if line:
             word, said, self._kernels = json.loads(line)
+            if "want of memory" in said:
+                # MuJoCo keeps a lock then, and the next file that it would warn of waits for it without end.
+                self._end()
         else:
             process.kill()
             word = f"ended the process: {process.wait()}" if ready else "hangs"
@@ -57,11 +64,15 @@ class Trials:
             )  # fmt: skip
 
     def close(self):
+        self._end()
+        self._folder.cleanup()
+
+    def _end(self):
         if self._process is not None:
             self._process.stdin.close()
             self._process.wait(PATIENCE_SECONDS)
             self._process.stdout.close()
-        self._folder.cleanup()
+            self._process = None
 
 
 def _try(case, kernels):

@@ -92,6 +92,8 @@ def _compile(text: str, path: Path | None, floating_base: bool, ground: bool) ->
         compiled = spec.compile()
     except ValueError as error:
         raise ModelError(str(error).strip()) from error
+    except (RuntimeError, MemoryError, mujoco.FatalError) as error:
+        raise ModelError(f"MuJoCo cannot read it, perhaps for want of memory: {str(error).strip()}") from error
     if path is not None:
         _forget_fresh_assets(spec, path.parent)
     return spec, compiled
