@@ -62,6 +62,7 @@ def make_run(root, task="cartpole", **changes):
 def rewrite_settings(run, change):
     """Let change() alter the content of settings.json; returns the run, opened again."""
     settings = json.loads((run.path / "settings.json").read_text())
+    del settings["checksum"]
     change(settings)
     (run.path / "settings.json").write_text(json.dumps(settings))
     return RunFolder.open(run.path)

@@ -135,7 +135,7 @@ def test_after_that_its_settings_are_of_todays_form(path):
     old["schedule"]["minutes"] = None
     assert {name: today[name] for name in same} == {name: old[name] for name in same}
     assert Schedule(**today["schedule"]).save_every == 4
-    assert today.keys() == {*same, "settings", "label", "agent"}
+    assert today.keys() == {*same, "settings", "label", "agent", "checksum"}
     # Checkpoints of both forms lie side by side.
     run = RunFolder.open(path)
     for checkpoint in ("initial", "best", "last"):

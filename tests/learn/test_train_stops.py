@@ -186,6 +186,12 @@ def test_settings_that_changed_since_are_named(tmp_path, capsys, whole):
     settings = json.loads(text)
     settings["settings"]["actor_hidden"] = [8]
     file.write_text(json.dumps(settings))
+    assert refused(path, capsys) == (
+        f"'{file}' is not as trot wrote it, its checksum does not fit. Put it back; or, where it was changed on "
+        'purpose, remove the line "checksum" from it'
+    )
+    del settings["checksum"]
+    file.write_text(json.dumps(settings))
     line = refused(path, capsys)
     assert "does not fit its task, algorithm and settings as they are now: hidden was [64, 64] and is [8]. " in line
     assert line.endswith(f"go on: trot resume {path}; or begin anew: trot train cartpole")

@@ -13,6 +13,7 @@ import pytest
 import torch
 from run_contents import rows
 
+from trot.runs.checkpoint_file import write_checkpoint
 from trot.runs.folder import RunFolder
 
 
@@ -70,6 +71,11 @@ def test_a_failed_write_leaves_the_old_checkpoint_and_nothing_else(run, monkeypa
     with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
         patch.setattr(torch, "save", disk_full)
         run.save_checkpoint("last", {"iteration": 2})
+    # In the midst of what PyTorch writes, which complains of its archive then.
+    full = os.open("/dev/full", os.O_RDWR) if os.path.exists("/dev/full") else None
+    if full is not None:
+        with os.fdopen(full, "r+b", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+            write_checkpoint(file, {"weights": torch.ones(1000)})
     assert run.load_checkpoint() == {"iteration": 1}
     assert [file.name for file in (run.path / "checkpoints").iterdir()] == ["last.pt"]
 

@@ -21,6 +21,7 @@ def test_settings_and_machine_are_kept(tmp_path):
     before = datetime.now(UTC).replace(microsecond=0)
     created = RunFolder.create(tmp_path, "one", {**SETTINGS, "hidden": (64, 64), "clip": math.inf})
     settings = json.loads((tmp_path / "one" / "settings.json").read_text())
+    assert len(settings.pop("checksum")) == 64
     assert settings == {**SETTINGS, "clip": math.inf}
     # A run that goes on sees the same as one that begins: lists, where tuples were given.
     assert created.settings == RunFolder.open(tmp_path / "one").settings == settings
@@ -179,10 +180,33 @@ def test_settings_change_where_they_differ(run):
     file = run.path / "settings.json"
     run.change_settings(iterations=800, sizes=(1, 2))
     changed = {**SETTINGS, "iterations": 800, "sizes": [1, 2]}
-    assert json.loads(file.read_text()) == run.settings == RunFolder.open(run.path).settings == changed
+    assert run.settings == RunFolder.open(run.path).settings == changed
     # What does not change keeps its place, for whoever compares two files.
     assert list(run.settings)[: len(SETTINGS)] == list(SETTINGS)
-    assert file.read_text().endswith("}\n") and file.read_text().startswith('{\n  "task": "cartpole",\n')
+    first, checksum, task, *_ = file.read_text().splitlines()
+    assert file.read_text().endswith("}\n") and (first, task) == ("{", '  "task": "cartpole",')
+    assert checksum.startswith('  "checksum": "')
+    # Without that line it is a file that was changed on purpose.
+    file.write_text(file.read_text().replace(f"{checksum}\n", "").replace("800", "900"))
+    assert RunFolder.open(run.path).settings == {**changed, "iterations": 900}
+
+
+def test_every_flipped_bit_in_the_settings_is_found_or_changes_none(run):
+    file = run.path / "settings.json"
+    whole = file.read_bytes()
+    found = 0
+    for place in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        file.write_bytes(flipped)
+        try:
+            opened = RunFolder.open(run.path).settings
+        except ValueError as error:
+            assert str(file) in str(error)
+            found += 1
+        else:
+            assert {name: opened[name] for name in SETTINGS} == SETTINGS, place
+    assert found > len(whole) / 2
 
 
 def test_settings_that_do_not_change_are_not_written(run):
@@ -205,7 +229,8 @@ def test_settings_of_an_earlier_version_are_written_anew(run):
     # Nothing changes but the form.
     older.change_settings(iterations=500)
     changed = {**SETTINGS, "settings": {"num_worlds": 4}, "label": "SHAC"}
-    assert json.loads(file.read_text()) == older.settings == changed
+    assert older.settings == changed
+    assert json.loads(file.read_text()).keys() == {*changed, "checksum"}
 
 
 def test_settings_change_whole_or_not_at_all(run, monkeypatch):

@@ -138,6 +138,20 @@ def test_metrics_that_are_whole_are_not_written_again(run):
     assert not (run.path / "metrics.damaged.csv").exists()
 
 
+def test_a_number_that_was_changed_is_told(run):
+    run.append_metrics(rows(1, 2, 3))
+    checksum = run.metrics_checksum()
+    run.append_metrics(rows(4))
+    columns, file = list(rows(1)[0]), run.path / "metrics.csv"
+    assert run.truncate_metrics(3, columns, checksum) is None
+    damaged = file.read_text().replace("120.0", "130.0")
+    file.write_text(damaged)
+    told = "every line can be read, but not every number is the one that was written"
+    assert run.truncate_metrics(3, columns, checksum) == told
+    assert file.read_text() == (run.path / "metrics.damaged.csv").read_text() == damaged
+    assert run.truncate_metrics(3, columns) is None, "earlier versions kept no checksum"
+
+
 def test_metrics_without_iterations_cannot_be_truncated(run):
     run.append_metrics([{"return": 1.0}])
     with pytest.raises(ValueError, match=r"metrics.csv has no column 'iteration'"):

@@ -14,6 +14,7 @@ KNEE_MOTOR = '<motor name="m" joint="knee"/>'
 REFUSED = {
     "no body": ("<mujoco/>", "no body moves.*floating_base"),
     "only welded": (mjcf(joint=""), "no body moves"),
+    "half a character": (mjcf(joint='<joint name="\ud83d"/>'), "surrogates not allowed"),
     # Options.
     "density": (mjcf(top='<option density="1.2"/>'), "option density.*fluid"),
     "viscosity": (mjcf(top='<option viscosity="0.1"/>'), "option viscosity.*fluid"),

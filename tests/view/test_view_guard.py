@@ -4,6 +4,7 @@ import contextlib
 import math
 import random
 import socket
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -11,9 +12,11 @@ import pytest
 
 pytest.importorskip("viser", reason='needs viser: pip install "trot[view]"')
 
+from campaign import chances, sized
 from hypothesis import given
 from hypothesis import strategies as st
 from made_run import make_run
+from odd_messages import odd_message, odd_path
 from viewer_page import CAMERA, PROTOCOL, answer, open_page, running_viewer
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
@@ -150,6 +153,45 @@ def test_noise_and_floods_do_not_end_the_server(viewer):
         raw.sendall(f"GET /\xff HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode("latin-1"))
         assert raw.recv(12) == b"HTTP/1.1 403"
     assert_alive(process, address)
+
+
+MOST_GROWTH = 64 << 20
+"""Bytes that the server may have grown by, whatever was said: a motion of 16 worlds, and what Python keeps free."""
+
+
+@pytest.mark.parametrize("cases", sized(300, 10_000))
+def test_random_messages_end_nothing_fill_nothing_and_open_nothing(viewer, cases):
+    process, address = viewer
+    allowed = {"Speed", "Worlds", "Checkpoint", "Actions"}
+    settled = memory(process)
+    with contextlib.ExitStack() as pages:
+        page = pages.enter_context(open_page(address))
+        for chance, case in chances("viewer", cases):
+            try:
+                page.say(odd_message(chance, page.controls))
+            except ConnectionClosed:
+                # A message that is too long closes the page that said it, and no other.
+                assert process.poll() is None, f"{case}: {process.told}"
+                pages.close()
+                page = pages.enter_context(open_page(address))
+            if chance.random() < 0.1:
+                path = odd_path(chance, urlsplit(address).path)
+                status, headers = answer(address, path)
+                assert status in (200, 400, 403, 404, 414, 431), f"{case}: {path}"
+                assert status != 200 or headers["Content-Type"].startswith("text/html"), f"{case}: {path}"
+    assert_alive(process, address)
+    with open_page(address) as page:
+        panel = page.controls
+        assert all(panel[label]["value"] in panel[label]["options"] for label in allowed)
+        assert all(0 <= panel[label]["value"] <= panel[label]["max"] for label in ("Frame", "World"))
+    print(f"{cases} messages; the server grew by {(memory(process) - settled) / 2**20:.0f} MiB")
+    assert memory(process) - settled < MOST_GROWTH
+
+
+def memory(process):
+    """Bytes that a process has in memory; 0 where the system does not tell."""
+    told = Path(f"/proc/{process.pid}/statm")
+    return int(told.read_text().split()[1]) * 4096 if told.exists() else 0
 
 
 def test_a_crowd_of_pages_is_refused_and_leaves_no_trace(viewer):

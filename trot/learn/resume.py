@@ -55,7 +55,7 @@ def _go_on(run: RunFolder, device: str, stop_at: float | None, iterations: int |
     asked = {"settings": asdict(settings.settings), "schedule": asdict(settings.schedule)}
     with writing_into(run):
         run.change_settings(**asked, iterations=settings.settings.iterations)
-        fault = run.truncate_metrics(done, columns)
+        fault = run.truncate_metrics(done, columns, saved.get("metrics_checksum"))
     if fault is not None:
         print(f"{run.path}/metrics.csv was damaged and is mended: {fault}", flush=True)
     out_of_time = settings.schedule.out_of_time(saved["seconds"])

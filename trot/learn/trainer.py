@@ -176,8 +176,8 @@ class Trainer:
 
     def _keep(self, finished: bool) -> None:
         """A checkpoint that stays: to look at, and to go on from where that does not take a memory of past steps."""
-        content = {"agent": self.learner.agent.saved()} if self.remembers else self._to_go_on_from(finished)
         with writing_into(self.run):
+            content = {"agent": self.learner.agent.saved()} if self.remembers else self._to_go_on_from(finished)
             self.run.save_checkpoint(f"iteration_{self.iteration:06d}", content)
 
     def _to_go_on_from(self, finished: bool) -> dict[str, Any]:
@@ -188,6 +188,7 @@ class Trainer:
             "seconds": time.monotonic() - self.began,
             "finished": finished,
             "columns": list(self.last_row),
+            "metrics_checksum": self.run.metrics_checksum(),
         }
 
     def _shown(self, seconds: float) -> dict[str, float | str]:

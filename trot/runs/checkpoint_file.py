@@ -23,7 +23,11 @@ def write_checkpoint(file: BinaryIO, content: dict[str, Any]) -> None:
     """Write all of a file that is open for writing and reading."""
     import torch
 
-    torch.save(content, file)
+    try:
+        torch.save(content, file)
+    except RuntimeError as error:
+        # PyTorch closes its archive after a failed write, too, and complains of that instead of the full disk.
+        raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
     file.seek(-2, 2)
     file.write(SEAL_LENGTH.to_bytes(2, "little"))
     seal = _seal(file, file.tell())

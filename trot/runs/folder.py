@@ -7,6 +7,7 @@ the lines that were being written.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import math
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 SETTINGS, MACHINE, METRICS, CHECKPOINTS = "settings.json", "machine.json", "metrics.csv", "checkpoints"
 DAMAGED_METRICS = "metrics.damaged.csv"
 REQUIRED_SETTINGS = ("task", "algo", "seed")
+CHECKSUM = "checksum"
+"""The first key of settings.json, so that its line can be removed from it by hand; earlier versions wrote none."""
 
 
 class RunFolder:
@@ -52,7 +55,7 @@ class RunFolder:
         missing = [key for key in REQUIRED_SETTINGS if key not in settings]
         if missing:
             raise ValueError(f"a run's settings need {', '.join(missing)}")
-        settings_text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+        settings_text = _settings_text(settings)
         machine_text = json.dumps(describe_machine(), indent=2, ensure_ascii=False) + "\n"
         try:
             path = _make_folder(Path(root), name)
@@ -63,7 +66,7 @@ class RunFolder:
                     file.write(text.encode())
         except OSError as error:
             raise ValueError(f"cannot make a run folder in '{root}': {error.strerror}") from None
-        return cls(path, json.loads(settings_text), lock)
+        return cls(path, json.loads(json.dumps(settings)), lock)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
@@ -108,7 +111,7 @@ class RunFolder:
         changed = json.loads(json.dumps({**self.settings, **changes}))
         if changed != _read_settings(self.path):
             with replacing(self.path / SETTINGS) as file:
-                file.write((json.dumps(changed, indent=2, ensure_ascii=False) + "\n").encode())
+                file.write(_settings_text(changed).encode())
         self.settings = changed
 
     def append_metrics(self, rows: Sequence[dict[str, float | int]]) -> None:
@@ -145,11 +148,18 @@ class RunFolder:
         lines = self._metrics_lines()
         return cells(lines[0]) if lines else []
 
-    def truncate_metrics(self, last_iteration: int, columns: Sequence[str] = ()) -> str | None:
+    def metrics_checksum(self) -> str:
+        """Of metrics.csv as it is now; truncate_metrics() tells by it whether a number was changed since."""
+        return _checksum("".join(f"{line}\n" for line in self._metrics_lines()))
+
+    def truncate_metrics(
+        self, last_iteration: int, columns: Sequence[str] = (), checksum: str | None = None
+    ) -> str | None:
         """Drop the rows after this iteration, so that a resumed run writes them once more and not twice.
 
         Lines that are damaged are dropped, too, and a header that has not these columns is written anew; without
         columns it is taken as it is. Returns what was damaged, in words; the damaged file stays beside the mended one.
+        The checksum is that of the rows up to this iteration, where it is known.
         """
         lines, columns = self._metrics_lines(), columns or self.metric_columns()
         if not columns:
@@ -157,13 +167,16 @@ class RunFolder:
         if "iteration" not in columns:
             raise ValueError(f"{self.path / METRICS} has no column 'iteration' to truncate by")
         mended = mend(lines, columns, last_iteration)
-        if mended.fault is not None and lines:
+        text, fault = "".join(f"{line}\n" for line in mended.lines), mended.fault
+        if fault is None and checksum not in (None, _checksum(text)):
+            fault = "every line can be read, but not every number is the one that was written"
+        if fault is not None and lines:
             with replacing(self.path / DAMAGED_METRICS) as file:
                 file.write((self.path / METRICS).read_bytes())
         if mended.lines != lines:
             with replacing(self.path / METRICS) as file:
-                file.write("".join(f"{line}\n" for line in mended.lines).encode())
-        return mended.fault
+                file.write(text.encode())
+        return fault
 
     def best_return(self) -> float | None:
         """The best return so far, None as long as there is none."""
@@ -259,7 +272,27 @@ def _read_settings(path: Path) -> dict[str, Any]:
     if missing:
         raise ValueError(f"'{file}' is not a run's: it lacks {', '.join(missing)}")
     found: dict[str, Any] = settings
+    written = found.pop(CHECKSUM, None)
+    if written is not None and written != _settings_checksum(found):
+        raise ValueError(
+            f"'{file}' is not as trot wrote it, its checksum does not fit. Put it back; or, where it was changed on "
+            f'purpose, remove the line "{CHECKSUM}" from it'
+        )
     return found
+
+
+def _settings_text(settings: dict[str, Any]) -> str:
+    sealed = {CHECKSUM: _settings_checksum(settings), **settings}
+    return json.dumps(sealed, indent=2, ensure_ascii=False) + "\n"
+
+
+def _settings_checksum(settings: dict[str, Any]) -> str:
+    # Of what they say, in whatever order and with whatever spaces.
+    return _checksum(json.dumps(settings, sort_keys=True))
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _drop_torn_line(file: BinaryIO) -> None:

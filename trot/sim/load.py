@@ -79,6 +79,8 @@ def compile_robot(
 def _compile(text: str, path: Path | None, floating_base: bool, ground: bool) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
     """Let MuJoCo read the file, add what the caller asks for, and compile."""
     try:
+        # Halves of a character pair, which only a str of Python's can hold, would be a TypeError of the next call.
+        text.encode()
         # Meshes and included files are found relative to the path, so the text alone does not do.
         spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(str(path))
         if _is_urdf(text):
@@ -90,6 +92,8 @@ def _compile(text: str, path: Path | None, floating_base: bool, ground: bool) ->
         compiled = spec.compile()
     except ValueError as error:
         raise ModelError(str(error).strip()) from error
+    except (RuntimeError, MemoryError, mujoco.FatalError) as error:
+        raise ModelError(f"MuJoCo cannot read it, perhaps for want of memory: {str(error).strip()}") from error
     if path is not None:
         _forget_fresh_assets(spec, path.parent)
     return spec, compiled
