@@ -273,7 +273,9 @@ def _read_settings(path: Path) -> dict[str, Any]:
         raise ValueError(f"'{file}' is not a run's: it lacks {', '.join(missing)}")
     found: dict[str, Any] = settings
     written = found.pop(CHECKSUM, None)
-    if written is not None and written != _settings_checksum(found):
+    # Also where the checksum is there and its name is damaged.
+    nameless = any(re.fullmatch("[0-9a-f]{64}", str(value)) for value in found.values())
+    if nameless or written not in (None, _settings_checksum(found)):
         raise ValueError(
             f"'{file}' is not as trot wrote it, its checksum does not fit. Put it back; or, where it was changed on "
             f'purpose, remove the line "{CHECKSUM}" from it'
