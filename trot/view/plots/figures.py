@@ -239,11 +239,12 @@ def _task_title(task: str) -> str:
 
 
 def _curve_label(group: str, curves: Sequence[Curve], by: GroupKey) -> str:
-    names = {"algo": curves[0].algo_label, "task": _task_title(group), "seed": f"Seed {group}", "name": group}
+    names = {"algo": curves[0].algo_label, "task": _task_title(group), "seed": f"Seed {group}"}
+    name = names.get(by, group)
     noun = "seed" if all(curve.num_runs == curve.num_seeds for curve in curves) else "run"
     fewest, most = min(curve.num_runs for curve in curves), max(curve.num_runs for curve in curves)
     count = f"{most}" if fewest == most else f"{fewest} to {most}"
-    return names[by] if by == "name" and most == 1 else f"{names[by]} ({count} {noun}{'' if most == 1 else 's'})"
+    return name if by == "name" and most == 1 else f"{name} ({count} {noun}{'' if most == 1 else 's'})"
 
 
 def _add_legend(figure: Figure, slots: Mapping[str, int], labels: Mapping[str, str], title: str | None) -> None:
