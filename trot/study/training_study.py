@@ -121,7 +121,7 @@ def train_variants(
     with only_here(folder.path):
         folder.describe()
         parallel = settings.parallel or settings.default_parallel
-        folder.failures += train_members(members, device, parallel, again=folder.command)
+        folder.failures += train_members(members, device, parallel, again=folder.command or "the same call")
         runs, notes = finished_runs(members, settings.minutes)
     of_folder = {member.folder: member for member in members}
     seeds = ", ".join(map(str, settings.chosen_seeds))
