@@ -9,28 +9,19 @@ python -m bench.train --compare           beside the program released with the S
 from __future__ import annotations
 
 import json
-import statistics
 import sys
-import time
 from dataclasses import asdict, dataclass, replace
-from itertools import cycle
 from pathlib import Path
 
-import torch
 import tyro
 
 from bench.report import describe_machine, gpu_name, markdown_table
 from trot.envs.device import existing_device
-from trot.envs.registry import TASKS, make_env, make_task
+from trot.envs.registry import TASKS, make_task
 from trot.learn.algorithms import find_algorithm
-from trot.learn.capture import fast_phases
-from trot.learn.torch_threads import one_torch_thread
+from trot.learn.iteration_time import IterationTime, measure_iterations
 from trot.learn.train import DEFAULT_ALGORITHM, choose_device
 
-WARM_UP = 3
-"""Iterations that do not count."""
-LATE = 10**9
-"""Number of an iteration by which nothing is left of how a training begins, such as random actions."""
 PROGRAM_OF_2022 = {"ant": 880, "half_cheetah": 704, "humanoid": 2360, "muscle_humanoid": 2390, "hopper": 975}
 """What the program released with the paper takes for an iteration of SHAC on an H200, ms."""
 
@@ -55,70 +46,13 @@ class TrainBenchSettings:
     """Write every figure to this file too."""
 
 
-@dataclass(frozen=True)
-class IterationTime:
-    """Milliseconds, medians over iterations."""
-
-    task: str
-    device: str
-    worlds: int
-    steps: int
-    """Environment steps of an iteration, all worlds together."""
-    updates: int
-    """Steps of the optimiser in an iteration; 0 where that says little."""
-    phases: dict[str, float]
-
-    @property
-    def total(self) -> float:
-        return sum(self.phases.values())
-
-    @property
-    def steps_per_second(self) -> float:
-        return self.steps / self.total * 1e3
-
-    @property
-    def updates_per_second(self) -> float:
-        return self.updates / self.total * 1e3
-
-
 def measure_training(task: str, algo: str, device: str, worlds: int | None, iterations: int) -> IterationTime:
-    """Train a little, with the settings tuned for the task."""
+    """With the settings tuned for the task."""
     algorithm = find_algorithm(algo)
     settings = algorithm.resolve(task)
     if worlds is not None:
         settings = replace(settings, num_worlds=worlds)
-    learner = algorithm.learner(make_env(task, settings.num_worlds, device), settings, 0)
-    with one_torch_thread():
-        phases = fast_phases(learner)
-        moments = [Moment(learner.device)]
-        for iteration in [0, *range(LATE, LATE + WARM_UP + iterations - 1)]:
-            for phase in phases.values():
-                phase(iteration)
-                moments.append(Moment(learner.device))
-    times: dict[str, list[float]] = {name: [] for name in phases}
-    for name, begin, end in zip(cycle(phases), moments[:-1], moments[1:], strict=False):
-        times[name].append(begin.milliseconds_to(end))
-    medians = {name: statistics.median(values[WARM_UP:]) for name, values in times.items()}
-    steps = round(int(learner.steps) / (WARM_UP + iterations))
-    return IterationTime(task, learner.device.type, settings.num_worlds, steps, learner.updates_per_iteration, medians)
-
-
-class Moment:
-    """On the GPU nobody waits for it, as in training; what runs beside counts as far as it is waited for."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.on_gpu = device.type == "cuda"
-        if self.on_gpu:
-            self.event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            self.event.record(torch.cuda.current_stream(device))
-        else:
-            self.seconds = time.perf_counter()
-
-    def milliseconds_to(self, later: Moment) -> float:
-        if not self.on_gpu:
-            return (later.seconds - self.seconds) * 1e3
-        later.event.synchronize()
-        return float(self.event.elapsed_time(later.event))
+    return measure_iterations(algorithm, task, settings, device, iterations)
 
 
 def run_train_bench(settings: TrainBenchSettings) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from trot.cli import main
-from trot.compare.plan import make_members
+from trot.compare.plan import Variant, algorithm_variants, make_members
 from trot.runs.folder import RunFolder
 
 REINFORCE = Path(__file__).parents[2] / "examples" / "own_algorithm" / "reinforce.py"
 
 
 def members(folder, algos=("shac", "bptt"), seeds=(0, 1), minutes=None, options=(), changes=(), task="cartpole"):
-    return make_members(task, algos, seeds, folder, "cpu", minutes, options, changes)
+    return make_members(task, algorithm_variants(algos), seeds, folder, "cpu", minutes, options, changes)
 
 
 def make_run(member, **changes):
@@ -114,3 +114,15 @@ def test_two_algorithms_of_one_name_are_refused(tmp_path):
     other.write_text("from trot.learn.algorithms.shac import SHAC\n")
     with pytest.raises(ValueError, match="two of the algorithms have the name 'shac'"):
         members(tmp_path, algos=("shac", f"{other}:SHAC"))
+
+
+def test_variants_of_one_algorithm_differ_in_their_options_alone(tmp_path):
+    variants = [Variant("short", "Short windows", "shac", ("--horizon", "4")), Variant("plain", "Plain", "shac")]
+    given = ("cartpole", variants, (0,), tmp_path, "cpu", None, ["--iterations", "7"])
+    short, plain = make_members(*given, ["num_worlds=8", "short.gamma=0.5"])
+    assert (short.name, plain.name) == ("cartpole-short-seed0", "cartpole-plain-seed0")
+    assert (short.asked.settings.horizon, plain.asked.settings.horizon) == (4, 32)
+    assert (short.asked.settings.gamma, plain.asked.settings.gamma) == (0.5, 0.99)
+    assert short.asked.settings.num_worlds == plain.asked.settings.num_worlds == 8
+    with pytest.raises(ValueError, match=r"--set plain\.horizon=8: horizon is what is compared here"):
+        make_members(*given, ["plain.horizon=8"])

@@ -393,7 +393,7 @@ def test_too_short_for_health_or_timing(tmp_path, refused):
 
 def test_options_that_do_not_exist(tmp_path, refused):
     path = make_run(tmp_path, [1, 2])
-    assert refused(path, "--by", "colour") == "trot plot: --by takes algo, task, seed, name, not 'colour'"
+    assert refused(path, "--by", "colour") == "trot plot: --by takes algo, label, task, seed, name, not 'colour'"
     assert refused(path, "--x", "hours") == "trot plot: --x takes steps, time, both, not 'hours'"
     assert refused(path, "--out", "a.gif") == "trot plot: --out takes a file that ends in .png, .svg, .pdf, not 'a.gif'"
     assert refused(path, "--health", "--timing").endswith("ask for one at a time")

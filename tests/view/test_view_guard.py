@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 HOSTILE_NAME = "<img src=x onerror=alert(1)>"
-SECOND_NAME = "<iframe srcdoc=x>**[a](javascript:b)**"
+SECOND_NAME = "<iframe srcdoc=x>**[a](&#106;avascript)**"
 
 
 @pytest.fixture(scope="module")

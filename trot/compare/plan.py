@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from trot.learn.algorithms import find_algorithm
-from trot.learn.learner import Algorithm
 from trot.learn.train import TrainSettings, parse_settings
 from trot.runs.folder import RunFolder
 from trot.runs.listing import RunSummary, summarize
@@ -21,11 +20,24 @@ RESERVED = ("algo", "seed", "device", "runs", "name", "minutes")
 
 
 @dataclass(frozen=True)
+class Variant:
+    """One of those that are compared: an algorithm, or an algorithm with settings of its own."""
+
+    name: str
+    """As in names of run folders."""
+    label: str
+    """As in tables and figures."""
+    algo: str
+    """One of `trot algorithms`, or path/to/file.py:NAME."""
+    options: tuple[str, ...] = ()
+    """Of `trot train`: what it differs in from the others."""
+
+
+@dataclass(frozen=True)
 class Member:
     """One run of a comparison."""
 
-    algorithm: str
-    """Its name, as in names of run folders."""
+    variant: Variant
     seed: int
     folder: Path
     asked: TrainSettings[Any]
@@ -95,9 +107,21 @@ class Member:
             )
 
 
+def algorithm_variants(algos: Sequence[str]) -> list[Variant]:
+    """Algorithms as they are, each one of `trot algorithms`, or path/to/file.py:NAME."""
+    if not algos:
+        raise ValueError("name one algorithm or more")
+    algorithms = {algo: find_algorithm(algo) for algo in dict.fromkeys(algos)}
+    names = [algorithm.name for algorithm in algorithms.values()]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two of the algorithms have the name '{name}', and so would their run folders")
+    return [Variant(algorithm.name, algorithm.label, algo) for algo, algorithm in algorithms.items()]
+
+
 def make_members(
     task: str,
-    algos: Sequence[str],
+    variants: Sequence[Variant],
     seeds: Sequence[int],
     folder: Path,
     device: str,
@@ -105,66 +129,65 @@ def make_members(
     options: Sequence[str],
     changes: Sequence[str],
 ) -> list[Member]:
-    """One run for each algorithm and seed, all seeds' first. Raises where one could not be trained.
+    """One run for each variant and seed, all seeds' first. Raises where one could not be trained.
 
     Args:
         task: One of `trot tasks`, or path/to/file.py:Class.
-        algos: Each one of `trot algorithms`, or path/to/file.py:NAME.
+        variants: What is compared.
         seeds: Of the runs.
         folder: That holds the run folders.
         device: cpu or cuda.
         minutes: Of training, at most.
         options: Of `trot train`, for all.
-        changes: NAME=VALUE for all, ALGO.NAME=VALUE for one algorithm.
+        changes: NAME=VALUE for all, VARIANT.NAME=VALUE for one.
     """
-    if not algos or not seeds:
-        raise ValueError(f"name one {'seed' if algos else 'algorithm'} or more")
-    algorithms = {algo: find_algorithm(algo) for algo in dict.fromkeys(algos)}
-    names = [algorithm.name for algorithm in algorithms.values()]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"two of the algorithms have the name '{name}', and so would their run folders")
-    given = [_Change.parse(text, names) for text in changes]
-    # A file's class gives its name; a colon or a slash has no place in a folder's.
-    title = task.rpartition(":")[2]
+    if not seeds:
+        raise ValueError("name one seed or more")
+    given = [_Change.parse(text, variants) for text in changes]
     members = []
     for seed in dict.fromkeys(seeds):
-        for algo, algorithm in algorithms.items():
-            name = f"{title}-{algorithm.name}-seed{seed}"
-            arguments = [task, "--algo", algo, "--seed", str(seed), "--device", device]
-            arguments += ["--runs", str(folder), "--name", name, *options]
+        for variant in variants:
+            name = f"{task_title(task)}-{variant.name}-seed{seed}"
+            arguments = [task, "--algo", variant.algo, "--seed", str(seed), "--device", device]
+            arguments += ["--runs", str(folder), "--name", name, *options, *variant.options]
             arguments += [] if minutes is None else ["--minutes", str(minutes)]
             for change in given:
-                arguments += change.options(algorithm)
-            asked = parse_settings(arguments)
-            members.append(Member(algorithm.name, seed, folder / name, asked, arguments, minutes))
+                arguments += change.options(variant)
+            members.append(Member(variant, seed, folder / name, parse_settings(arguments), arguments, minutes))
     return members
+
+
+def task_title(task: str) -> str:
+    """For names of folders: a file's class gives its name, a colon or a slash has no place there."""
+    return task.rpartition(":")[2]
 
 
 @dataclass(frozen=True)
 class _Change:
     """A setting that differs from what task, algorithm and preset say."""
 
-    algorithm: str | None
+    variant: str | None
     """None for all of them."""
     name: str
     value: str
 
     @classmethod
-    def parse(cls, text: str, algorithms: Sequence[str]) -> _Change:
+    def parse(cls, text: str, variants: Sequence[Variant]) -> _Change:
         name, equals, value = text.partition("=")
         first, dot, rest = name.partition(".")
-        algorithm = first if dot and first in algorithms else None
-        name = (name if algorithm is None else rest).replace("_", "-")
+        variant = first if dot and first in [one.name for one in variants] else None
+        name = (name if variant is None else rest).replace("_", "-")
         if not equals or not name:
             raise ValueError(f"--set takes NAME=VALUE or ALGO.NAME=VALUE, not '{text}'")
         if name in RESERVED:
             raise ValueError(f"--set {text}: a comparison gives its runs their {name} itself")
-        return cls(algorithm, name, value)
+        if any(f"--{name}" in one.options for one in variants):
+            raise ValueError(f"--set {text}: {name} is what is compared here")
+        return cls(variant, name, value)
 
-    def options(self, algorithm: Algorithm) -> list[str]:
+    def options(self, variant: Variant) -> list[str]:
         """Of `trot train`."""
-        if self.algorithm not in (None, algorithm.name):
+        if self.variant not in (None, variant.name):
             return []
         if self.value.lower() in ("true", "false"):
             return [f"--{'' if self.value.lower() == 'true' else 'no-'}{self.name}"]

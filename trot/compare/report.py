@@ -43,35 +43,45 @@ class Report:
     efforts: list[Effort]
     notes: list[str]
     """What a reader must know, such as runs that are left out."""
+    compared: str = "algorithm"
+    """The noun for what is compared."""
 
     @property
     def text(self) -> str:
         """As Markdown, with columns that line up where it is printed."""
+        return "\n\n".join([f"# {self.title}", EXPLANATION, *self.notes, *self.tables]) + "\n"
+
+    @property
+    def tables(self) -> list[str]:
+        """How the runs ended, and what it takes to reach levels."""
         (label,) = (end.label for end in self.ends if end.algo == self.reference)
-        parts = [
-            f"# {self.title}",
-            EXPLANATION,
-            *self.notes,
-            _markdown(_returns_cells(self.ends)),
+        return [
+            markdown(_returns_cells(self.ends, self.compared)),
             "What it takes to reach a return for the first time, over the seeds that do; "
             f"x {label}: how many times as much.",
-            _markdown(_levels_cells(self.efforts, label)),
+            markdown(_levels_cells(self.efforts, label, self.compared)),
         ]
-        return "\n\n".join(parts) + "\n"
 
 
-def make_report(title: str, runs: Sequence[LoadedRun], thresholds: Sequence[float], notes: Sequence[str]) -> Report:
+def make_report(
+    title: str,
+    runs: Sequence[LoadedRun],
+    thresholds: Sequence[float],
+    notes: Sequence[str],
+    compared: str = "algorithm",
+) -> Report:
     """Of runs that have finished an episode each; without thresholds, those of default_levels()."""
     groups = by_algorithm(runs)
     reference = choose_reference(list(groups))
     ends = [reached(of_algo) for of_algo in groups.values()]
     levels = [Level(value, "given") for value in thresholds] or default_levels(ends, reference)
-    return Report(title, ends, reference, efforts(groups, levels, reference), list(notes))
+    return Report(title, ends, reference, efforts(groups, levels, reference), list(notes), compared)
 
 
 def write_report(report: Report, runs: Sequence[LoadedRun], folder: Path) -> list[Path]:
     """The files that it has become: tables, then curves, those as PNG and SVG where there is Matplotlib."""
-    texts = {TABLE: report.text, RETURNS: _returns_csv(report.ends), LEVELS: _levels_csv(report.efforts)}
+    tables = {RETURNS: returns_rows(report), LEVELS: levels_rows(report)}
+    texts = {TABLE: report.text} | {name: table_text(rows) for name, rows in tables.items()}
     for name, text in texts.items():
         try:
             with replacing(folder / name) as file:
@@ -87,45 +97,47 @@ def write_report(report: Report, runs: Sequence[LoadedRun], folder: Path) -> lis
     return written
 
 
-def _returns_cells(ends: Iterable[Reached]) -> Cells:
-    head = ["algorithm", "seeds", "best return", "return at the end", "samples", "seconds"]
+def _returns_cells(ends: Iterable[Reached], compared: str) -> Cells:
+    head = [compared, "seeds", "best return", "return at the end", "samples", "seconds"]
     return [head] + [
         [
             end.label,
             str(end.num_runs),
-            _shown(end.best, _one_decimal),
-            _shown(end.final, _one_decimal),
-            _shown(end.steps),
-            _shown(end.seconds),
+            shown(end.best, one_decimal),
+            shown(end.final, one_decimal),
+            shown(end.steps),
+            shown(end.seconds),
         ]
         for end in ends
     ]
 
 
-def _levels_cells(efforts: Iterable[Effort], reference: str) -> Cells:
-    head = ["return", "", "algorithm", "seeds", "samples", f"x {reference}", "seconds", f"x {reference}"]
+def _levels_cells(efforts: Iterable[Effort], reference: str, compared: str) -> Cells:
+    head = ["return", "", compared, "seeds", "samples", f"x {reference}", "seconds", f"x {reference}"]
     return [head] + [
         [
-            _one_decimal(effort.level.value),
+            one_decimal(effort.level.value),
             effort.level.reason,
             effort.label,
             f"{effort.num_there} of {effort.num_runs}",
-            _shown(effort.steps),
+            shown(effort.steps),
             _times(effort.steps_ratio),
-            _shown(effort.seconds),
+            shown(effort.seconds),
             _times(effort.seconds_ratio),
         ]
         for effort in efforts
     ]
 
 
-def _shown(spread: Spread | None, number: Callable[[float], str] = short) -> str:
+def shown(spread: Spread | None, number: Callable[[float], str] = short) -> str:
+    """Mean ± standard deviation; NEVER where there is none."""
     if spread is None:
         return NEVER
     return number(spread.mean) if spread.deviation is None else f"{number(spread.mean)} ± {number(spread.deviation)}"
 
 
-def _one_decimal(value: float) -> str:
+def one_decimal(value: float) -> str:
+    """As returns are shown."""
     return f"{value:.1f}"
 
 
@@ -133,7 +145,8 @@ def _times(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:.3g}"
 
 
-def _markdown(cells: Cells) -> str:
+def markdown(cells: Cells) -> str:
+    """A table, the head first, whose columns line up."""
     # A bar in a name would end its cell.
     cells = [[cell.replace("|", "\\|") for cell in row] for row in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -142,15 +155,17 @@ def _markdown(cells: Cells) -> str:
     return "\n".join(f"| {line} |" for line in (head, rule, *rows))
 
 
-def _returns_csv(ends: Iterable[Reached]) -> str:
-    head = ["algorithm", "seeds", *_columns("best_return", "final_return", "steps", "seconds")]
-    return table_text(
-        [head] + [[end.algo, str(end.num_runs), *_numbers(end.best, end.final, end.steps, end.seconds)] for end in ends]
-    )
+def returns_rows(report: Report) -> Cells:
+    """In full precision, the head first."""
+    head = [report.compared, "seeds", *spread_columns("best_return", "final_return", "steps", "seconds")]
+    return [head] + [
+        [end.algo, str(end.num_runs), *spread_cells(end.best, end.final, end.steps, end.seconds)] for end in report.ends
+    ]
 
 
-def _levels_csv(efforts: Iterable[Effort]) -> str:
-    head = ["return", "reason", "algorithm", "seeds", "seeds_there", *_columns("steps", "seconds")]
+def levels_rows(report: Report) -> Cells:
+    """In full precision, the head first."""
+    head = ["return", "reason", report.compared, "seeds", "seeds_there", *spread_columns("steps", "seconds")]
     rows = [
         [
             repr(effort.level.value),
@@ -158,18 +173,20 @@ def _levels_csv(efforts: Iterable[Effort]) -> str:
             effort.algo,
             str(effort.num_runs),
             str(effort.num_there),
-            *_numbers(effort.steps, effort.seconds),
+            *spread_cells(effort.steps, effort.seconds),
             *("" if ratio is None else repr(ratio) for ratio in (effort.steps_ratio, effort.seconds_ratio)),
         ]
-        for effort in efforts
+        for effort in report.efforts
     ]
-    return table_text([[*head, "steps_ratio", "seconds_ratio"], *rows])
+    return [[*head, "steps_ratio", "seconds_ratio"], *rows]
 
 
-def _columns(*names: str) -> list[str]:
+def spread_columns(*names: str) -> list[str]:
+    """Names of the columns that spread_cells() fills."""
     return [f"{name}_{part}" for name in names for part in ("mean", "deviation")]
 
 
-def _numbers(*spreads: Spread | None) -> list[str]:
+def spread_cells(*spreads: Spread | None) -> list[str]:
+    """Means and deviations in full precision, empty where there is none."""
     pairs = [(None, None) if spread is None else (spread.mean, spread.deviation) for spread in spreads]
     return ["" if number is None else repr(number) for pair in pairs for number in pair]

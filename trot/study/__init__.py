@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trot.study.one_study import Study
 
-STUDIES: dict[str, str] = {}
+STUDIES: dict[str, str] = {
+    "horizon": "trot.study.horizon:HORIZON",
+    "deterministic": "trot.study.ablations:DETERMINISTIC",
+    "fixed-settings": "trot.study.ablations:FIXED_SETTINGS",
+    "critic": "trot.study.ablations:CRITIC",
+    "timing": "trot.study.timing:TIMING",
+}
 """Name to where the Study is."""
 
 

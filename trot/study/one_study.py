@@ -37,3 +37,5 @@ class Study:
     settings: type[StudySettings]
     run: Callable[[Any, StudyFolder], str]
     """Settings and folder to a sentence or a table that says what was found."""
+    goes_on: bool = False
+    """Whether the same command goes on in the same folder, which the study makes itself once its input is checked."""

@@ -20,11 +20,20 @@ def study_command(arguments: list[str]) -> int:
     if not has_matplotlib("trot study needs"):
         return 2
     folder_name = settings.name or f"{name}-{settings.subject}"
-    folder = StudyFolder.create(settings.studies, folder_name, ["trot", "study", *arguments])
-    print(study.run(settings, folder))
+    command = ["trot", "study", *arguments]
+    if study.goes_on:
+        folder = StudyFolder(settings.studies / folder_name, command)
+        print(study.run(settings, folder))
+    else:
+        folder = StudyFolder.create(settings.studies, folder_name, command)
+        try:
+            print(study.run(settings, folder))
+        except BaseException:
+            folder.discard()
+            raise
     for path in folder.written:
         print(path)
-    return 0
+    return 1 if folder.failures else 0
 
 
 def print_studies() -> None:

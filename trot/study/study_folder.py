@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import shlex
@@ -26,18 +27,36 @@ COMMAND, MACHINE = "command.txt", "machine.json"
 class StudyFolder:
     """Every file in it is written whole or not at all."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, command: Sequence[str] = ()) -> None:
         self.path = path
+        self.command = shlex.join(command)
+        """That makes it, or goes on with it; empty where no command does."""
         self.written: list[Path] = []
         """Files that a reader is told of, in the order in which they came."""
+        self.failures: list[str] = []
+        """What there is no result of, in words that were printed."""
 
     @classmethod
     def create(cls, root: Path, name: str, command: Sequence[str]) -> StudyFolder:
         """Make root/name, or root/name-2, -3 ... where that is taken, with the command and the machine in it."""
-        folder = cls(_make(root, name))
-        folder._write(COMMAND, f"{shlex.join(command)}\n".encode())
-        folder._write(MACHINE, f"{json.dumps(describe_machine(), indent=2, ensure_ascii=False)}\n".encode())
+        folder = cls(_make(root, name), command)
+        folder.describe()
         return folder
+
+    def describe(self) -> None:
+        """Write down the command and the machine."""
+        if self.command:
+            self._write(COMMAND, f"{self.command}\n".encode())
+        self._write(MACHINE, f"{json.dumps(describe_machine(), indent=2, ensure_ascii=False)}\n".encode())
+
+    def discard(self) -> None:
+        """Remove the folder of a study that was refused before it wrote anything."""
+        if not self.written:
+            for name in (COMMAND, MACHINE):
+                (self.path / name).unlink(missing_ok=True)
+            # Not empty: someone else has put something there.
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
 
     def write_table(self, name: str, columns: Mapping[str, Iterable[object]]) -> None:
         """A CSV file: names to columns of equal length."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trot.runs.folder import METRICS, SETTINGS, RunFolder
 from trot.runs.listing import list_runs
 
-GroupKey = Literal["algo", "task", "seed", "name"]
+GroupKey = Literal["algo", "label", "task", "seed", "name"]
 Axis = Literal["steps", "seconds"]
 Numbers = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class LoadedRun:
         return self.folder.resolve().name
 
     def group(self, by: GroupKey) -> str:
-        return {"algo": self.algo, "task": self.task, "seed": self.seed, "name": self.name}[by]
+        return {"algo": self.algo, "label": self.label, "task": self.task, "seed": self.seed, "name": self.name}[by]
 
     @property
     def has_finished_episode(self) -> bool:

@@ -86,7 +86,7 @@ def draw_curves(curves: Mapping[Axis, Mapping[str, Sequence[Curve]]], by: GroupK
         panels[-1, column].set_xlabel(label)
     for row, task in zip(panels, tasks, strict=True):
         row[0].set_ylabel("Episode return")
-        row[0].set_title(_task_title(task), loc="left", fontweight="bold")
+        row[0].set_title(task_heading(task), loc="left", fontweight="bold")
     figure.align_ylabels(panels[:, 0])
     banded = any(curve.deviation is not None for curve in every)
     _add_legend(figure, slots, labels, "Mean over runs, shaded: ± one standard deviation" if banded else None)
@@ -232,18 +232,20 @@ def _axis_scale(axis: Axis, longest: float) -> tuple[float, str]:
     return scale, f"Wall clock ({unit})"
 
 
-def _task_title(task: str) -> str:
+def task_heading(task: str) -> str:
+    """As a panel's title."""
     # A task of one's own is named file.py:Class.
     title = task.rpartition(":")[2].replace("_", " ")
     return title[:1].upper() + title[1:]
 
 
 def _curve_label(group: str, curves: Sequence[Curve], by: GroupKey) -> str:
-    names = {"algo": curves[0].algo_label, "task": _task_title(group), "seed": f"Seed {group}", "name": group}
+    names = {"algo": curves[0].algo_label, "task": task_heading(group), "seed": f"Seed {group}"}
+    name = names.get(by, group)
     noun = "seed" if all(curve.num_runs == curve.num_seeds for curve in curves) else "run"
     fewest, most = min(curve.num_runs for curve in curves), max(curve.num_runs for curve in curves)
     count = f"{most}" if fewest == most else f"{fewest} to {most}"
-    return names[by] if by == "name" and most == 1 else f"{names[by]} ({count} {noun}{'' if most == 1 else 's'})"
+    return name if by == "name" and most == 1 else f"{name} ({count} {noun}{'' if most == 1 else 's'})"
 
 
 def _add_legend(figure: Figure, slots: Mapping[str, int], labels: Mapping[str, str], title: str | None) -> None:

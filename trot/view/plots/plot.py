@@ -40,8 +40,8 @@ class PlotSettings:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
     """Run folders, or folders that hold some. Tasks are drawn in this order."""
-    by: Annotated[str, tyro.conf.arg(metavar="{algo,task,seed,name}")] = "algo"
-    """What the runs of one curve have in common; name is the run folder's."""
+    by: Annotated[str, tyro.conf.arg(metavar="{algo,label,task,seed,name}")] = "algo"
+    """What the runs of one curve have in common; label is the algorithm's in papers, name the run folder's."""
     x: Annotated[str, tyro.conf.arg(metavar="{steps,time,both}")] = "both"
     """Return against samples, against wall clock, or both side by side."""
     health: tyro.conf.FlagCreatePairsOff[bool] = False

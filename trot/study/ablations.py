@@ -1,0 +1,108 @@
+"""`trot study deterministic`, `fixed-settings` and `critic`: SHAC with one thing changed, as learning curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from trot.compare.plan import Variant, task_title
+from trot.compare.report import EXPLANATION, LEVELS, RETURNS, Report, levels_rows, make_report, returns_rows
+from trot.envs.registry import TASKS
+from trot.learn.algorithms.shac import NO_CRITIC, SHAC
+from trot.study.one_study import Study
+from trot.study.study_folder import StudyFolder
+from trot.study.training_study import CURVES, TABLE, Trained, TrainingStudySettings, train_variants, write_rows
+from trot.view.plots.plot import curves_figure
+
+FIXED_AS = "humanoid"
+"""The task whose networks the paper's fixed setting has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeterministicSettings(TrainingStudySettings):
+    """A policy with noise in its actions against one without."""
+
+    paper_tasks: ClassVar[tuple[str, ...]] = tuple(TASKS)
+
+    def variants(self, task: str) -> list[Variant]:
+        return [
+            Variant("stochastic", "Stochastic", SHAC.name),
+            Variant("deterministic", "Deterministic", SHAC.name, ("--policy", "deterministic")),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedSettingsSettings(TrainingStudySettings):
+    """Settings tuned for each task against one fixed setting for all."""
+
+    paper_tasks: ClassVar[tuple[str, ...]] = tuple(TASKS)
+
+    own_networks: bool = False
+    """Fix the settings alone, the preset `general`; else the networks are the Humanoid's too, as in the paper."""
+
+    def variants(self, task: str) -> list[Variant]:
+        fixed = ["--preset", "general"]
+        if not self.own_networks:
+            networks = SHAC.resolve(FIXED_AS, "general")
+            fixed += ["--actor-hidden", *map(str, networks.actor_hidden)]
+            fixed += ["--critic-hidden", *map(str, networks.critic_hidden)]
+        return [
+            Variant("tuned", "Tuned", SHAC.name, ("--preset", "tuned")),
+            Variant("fixed", "Fixed settings", SHAC.name, tuple(fixed)),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticSettings(TrainingStudySettings):
+    """With a critic's value at the end of each window, and without."""
+
+    paper_tasks: ClassVar[tuple[str, ...]] = ("cartpole", "ant", "humanoid", "muscle_humanoid")
+
+    def variants(self, task: str) -> list[Variant]:
+        return [Variant(algorithm.name, algorithm.label, algorithm.name) for algorithm in (SHAC, NO_CRITIC)]
+
+
+AblationSettings = DeterministicSettings | FixedSettingsSettings | CriticSettings
+
+
+def train_ablation(name: str, settings: AblationSettings, folder: StudyFolder) -> Trained:
+    """Train what is missing. All variants of a task have as many iterations as its tuned setting."""
+    return train_variants(name, settings, folder, settings.variants, lambda task: int(SHAC.resolve(task).iterations))
+
+
+def ablation_reports(trained: Trained) -> dict[str, Report]:
+    """By task: how each variant ended, and what it took to reach levels of return."""
+    return {
+        task: make_report(task, [run for _, run in trained.of(task)], (), (), compared="variant")
+        for task in trained.tasks
+    }
+
+
+def write_ablation(trained: Trained, folder: StudyFolder) -> str:
+    """Tables, then curves; returns the tables."""
+    reports = ablation_reports(trained)
+    parts = [f"# {trained.title}", EXPLANATION, *trained.notes]
+    for task, report in reports.items():
+        parts += [f"## {task_title(task)}", *report.tables]
+    text = "\n\n".join(parts) + "\n"
+    folder.write_text(TABLE, text)
+    write_rows(folder, RETURNS, [(task, returns_rows(report)) for task, report in reports.items()])
+    write_rows(folder, LEVELS, [(task, levels_rows(report)) for task, report in reports.items()])
+    folder.write_figure(CURVES, curves_figure(trained.loaded, "label", ("steps", "seconds")))
+    return text
+
+
+def _study(name: str, summary: str, settings: type[AblationSettings]) -> Study:
+    def run(given: AblationSettings, folder: StudyFolder) -> str:
+        return write_ablation(train_ablation(name, given, folder), folder)
+
+    return Study(name, summary, settings, run, goes_on=True)
+
+
+DETERMINISTIC = _study(
+    "deterministic", "learning curves of a policy without noise in its actions, beside one with", DeterministicSettings
+)
+FIXED_SETTINGS = _study(
+    "fixed-settings", "learning curves of one setting for all tasks, beside those tuned for each", FixedSettingsSettings
+)
+CRITIC = _study("critic", "learning curves without the critic at the end of windows, beside those with", CriticSettings)

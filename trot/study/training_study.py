@@ -1,0 +1,170 @@
+"""Studies that train variants of SHAC side by side, as `trot compare` does with algorithms.
+
+Their runs live in the study's folder. The same command goes on after an interruption, and trains only what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+import tyro
+
+from trot.compare.plan import Member, Variant, make_members, task_title
+from trot.compare.report import Cells
+from trot.compare.train_members import check_parallel, finished_runs, only_here, train_members
+from trot.envs.device import existing_device
+from trot.envs.registry import make_task
+from trot.learn.train import choose_device
+from trot.study.one_study import StudySettings
+from trot.study.study_folder import StudyFolder
+from trot.view.plots.curves import LoadedRun
+
+CPU_TASKS, CPU_SEEDS, CPU_ITERATIONS = ("cartpole",), (0,), 100
+PAPER_SEEDS = (0, 1, 2, 3, 4)
+CURVES, TABLE = "curves", "table.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingStudySettings(StudySettings):
+    """What is trained. Without options it is small on the CPU, and of the paper's size on a GPU."""
+
+    paper_tasks: ClassVar[tuple[str, ...]]
+    default_parallel: ClassVar[int | None] = None
+
+    task: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[TASK]")] = None
+    """One of `trot tasks`, or path/to/file.py:Class; several are given by --tasks."""
+    tasks: tuple[str, ...] = ()
+    """Cartpole on the CPU, and the paper's tasks on a GPU, unless given."""
+    seeds: tuple[int, ...] = ()
+    """0 on the CPU, and 0 to 4 on a GPU, unless given."""
+    iterations: int | None = None
+    """Of every run. Unless they or --minutes are given: 100 on the CPU, and those tuned for the task on a GPU."""
+    minutes: float | None = None
+    """Of training, at most, for every run; one that had fewer goes on."""
+    changes: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="[VARIANT.]NAME=VALUE...")] = ()
+    """Other settings of `trot train`, for all runs or for one variant's: num_worlds=128."""
+    parallel: int | None = None
+    """Runs at a time; one on the CPU and some on a GPU unless given."""
+    name: str | None = None
+    """Of the folder, in which the same command goes on; study and tasks without it."""
+
+    @property
+    def on_gpu(self) -> bool:
+        return choose_device(self.device).startswith("cuda")
+
+    @property
+    def chosen_tasks(self) -> tuple[str, ...]:
+        given = tuple(dict.fromkeys((*([self.task] if self.task else []), *self.tasks)))
+        return given or (self.paper_tasks if self.on_gpu else CPU_TASKS)
+
+    @property
+    def chosen_seeds(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(self.seeds)) or (PAPER_SEEDS if self.on_gpu else CPU_SEEDS)
+
+    @property
+    def subject(self) -> str:
+        return "-".join(map(task_title, self.chosen_tasks))
+
+    def iterations_of(self, task_iterations: int) -> int:
+        """Of every run of a task that has so many by default."""
+        if self.iterations is not None:
+            return self.iterations
+        return task_iterations if self.on_gpu or self.minutes is not None else CPU_ITERATIONS
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a study's finished runs came to, each with what it was to be."""
+
+    title: str
+    """Of the study's table."""
+    runs: list[tuple[Member, LoadedRun]]
+    notes: list[str]
+    """What a reader must know, such as runs that are left out."""
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(dict.fromkeys(run.task for _, run in self.runs))
+
+    def of(self, task: str) -> list[tuple[Member, LoadedRun]]:
+        return [(member, run) for member, run in self.runs if run.task == task]
+
+    @property
+    def loaded(self) -> list[LoadedRun]:
+        return [run for _, run in self.runs]
+
+
+def train_variants(
+    name: str,
+    settings: TrainingStudySettings,
+    folder: StudyFolder,
+    variants: Callable[[str], Sequence[Variant]],
+    task_iterations: Callable[[str], int],
+) -> Trained:
+    """Train what is not finished, and load it all; mistakes are told before anything is trained.
+
+    Args:
+        name: Of the study.
+        settings: What to train.
+        folder: Holds the runs; made unless it is there.
+        variants: Of a task.
+        task_iterations: How many all runs of a task have unless the settings say otherwise.
+    """
+    check_parallel(settings.parallel)
+    device = choose_device(settings.device)
+    existing_device(device)
+    members = _members(settings, folder, device, variants, task_iterations)
+    for member in members:
+        member.check()
+    with only_here(folder.path):
+        folder.describe()
+        parallel = settings.parallel or settings.default_parallel
+        folder.failures += train_members(members, device, parallel, again=folder.command or "the same call")
+        runs, notes = finished_runs(members, settings.minutes)
+    of_folder = {member.folder: member for member in members}
+    seeds = ", ".join(map(str, settings.chosen_seeds))
+    length = "" if settings.minutes is None else f", at most {settings.minutes:g} minutes"
+    title = f"{name}: seed{'' if len(settings.chosen_seeds) == 1 else 's'} {seeds}{length}, on {device}"
+    return Trained(title, [_labelled(of_folder[run.folder], run) for run in runs], notes)
+
+
+def write_rows(folder: StudyFolder, name: str, tables: Sequence[tuple[str, Cells]]) -> None:
+    """One CSV file of the tables of several tasks, each with the same head, and the task in front."""
+    rows = [[task, *row] for task, (_, *rows) in tables for row in rows]
+    head = ["task", *tables[0][1][0]]
+    folder.write_table(name, {column: [row[index] for row in rows] for index, column in enumerate(head)})
+
+
+def _members(
+    settings: TrainingStudySettings,
+    folder: StudyFolder,
+    device: str,
+    variants: Callable[[str], Sequence[Variant]],
+    task_iterations: Callable[[str], int],
+) -> list[Member]:
+    titles = [task_title(task) for task in settings.chosen_tasks]
+    for title in titles:
+        if titles.count(title) > 1:
+            raise ValueError(f"two of the tasks have the name '{title}', and so would their run folders")
+    members = []
+    for task in settings.chosen_tasks:
+        # Raises where there is no such task, or its robot cannot be loaded.
+        make_task(task)
+        members += make_members(
+            task,
+            variants(task),
+            settings.chosen_seeds,
+            folder.path,
+            device,
+            settings.minutes,
+            ["--iterations", str(settings.iterations_of(task_iterations(task)))],
+            settings.changes,
+        )
+    return members
+
+
+def _labelled(member: Member, run: LoadedRun) -> tuple[Member, LoadedRun]:
+    """In tables and figures a variant stands where an algorithm does in a comparison."""
+    return member, replace(run, algo=member.variant.name, label=member.variant.label)
