@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor
 from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env, names_task
+from trot.envs.task import Task
 from trot.envs.worlds import Worlds
 from trot.learn.agent import Agent
 from trot.learn.algorithms import ALGORITHMS, find_algorithm
@@ -33,7 +33,7 @@ class Learned:
     """One checkpoint."""
 
     name: str
-    task: str
+    task: Task[Any]
     label: str
     """The algorithm's."""
     settings: ShacSettings
@@ -97,7 +97,7 @@ def load_learned(
     learner.agent.policy.to(dtype)
     return Learned(
         name=f"{folder.path.resolve().name}, {checkpoint}",
-        task=settings.task,
+        task=learner.env.task,
         label=algorithm.label,
         settings=settings.settings,
         randomize=None if settings.randomize == Randomize() else settings.randomize,
@@ -128,28 +128,18 @@ def open_run(run: Run) -> RunFolder:
     return folder
 
 
-def checkpoints_over_training(folder: RunFolder, count: int) -> list[tuple[str, int]]:
-    """Names and iterations of up to `count` checkpoints, spread evenly from the first to the last that there is."""
-    found: dict[int, str] = {}
-    names = folder.checkpoint_names()
-    if "initial" in names:
-        found[0] = "initial"
-    for name in names:
-        if name.startswith("iteration_"):
-            found[int(name.removeprefix("iteration_"))] = name
-    if "last" in names:
-        iteration = upgraded_checkpoint(folder.load_checkpoint("last")).get("iteration")
-        if isinstance(iteration, int):
-            found.setdefault(iteration, "last")
-    in_order = [(name, iteration) for iteration, name in sorted(found.items())]
-    return spread(in_order, count)
-
-
-def spread(items: Sequence[Any], count: int) -> list[Any]:
-    """At most `count` of them, the first and the last included, at even distances."""
-    if len(items) <= count:
-        return list(items)
-    return [items[round(k * (len(items) - 1) / max(count - 1, 1))] for k in range(count)]
+def iterations_of(folder: RunFolder) -> dict[str, int]:
+    """The checkpoints whose iteration is known, in the order of the training."""
+    found: dict[str, int] = {}
+    for name in folder.checkpoint_names():
+        kind, _, number = name.partition("_")
+        if name == "initial":
+            found[name] = 0
+        elif kind == "iteration" and number.isdecimal():
+            found[name] = int(number)
+        elif name == "last":
+            found[name] = int(folder.load_checkpoint(name).get("iteration", 0))
+    return found
 
 
 def _load_agent(agent: Agent, saved: Any, folder: RunFolder, checkpoint: str) -> None:
