@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 STUDIES: dict[str, str] = {
     "landscape": "trot.study.landscape_study:LANDSCAPE",
+    "surface": "trot.study.surface_study:SURFACE",
     "gradients": "trot.study.gradients_study:GRADIENTS",
 }
 """Name to where the Study is. Beside it stands a function of the study's name, as in trot.study.landscape(...)."""
