@@ -29,7 +29,7 @@ def existing_device(device: str | torch.device) -> torch.device:
 
 def require_room(num_worlds: int, bytes_per_world: int, device: torch.device) -> None:
     """Refuse more worlds than the device has memory for, before anything is allocated."""
-    there = _memory(device)
+    there = memory_bytes(device)
     if num_worlds * bytes_per_world > there:
         raise ValueError(
             f"num_worlds {num_worlds} takes {num_worlds * bytes_per_world / 1e9:,.0f} GB for the worlds' states alone; "
@@ -37,7 +37,7 @@ def require_room(num_worlds: int, bytes_per_world: int, device: torch.device) ->
         )
 
 
-def _memory(device: torch.device) -> float:
+def memory_bytes(device: torch.device) -> float:
     """Bytes in all; infinite where the system does not tell."""
     if device.type == "cuda":
         return float(torch.cuda.get_device_properties(device).total_memory)

@@ -41,7 +41,13 @@ class AgentDescription:
 
     def build(self, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Agent:
         """A new agent; its weights come from PyTorch's global generator."""
-        policy = Policy(
+        policy = self.make_policy().to(device, dtype)
+        # The statistics keep their own precision.
+        return Agent(policy, Normalizer(self.num_observations).to(device), self)
+
+    def make_policy(self, members: int | None = None) -> Policy:
+        """Its policy, or as many side by side."""
+        return Policy(
             self.num_observations,
             self.num_actions,
             self.hidden,
@@ -51,9 +57,8 @@ class AgentDescription:
             layer_norm=self.layer_norm,
             squash=self.squash,
             log_std_bounds=self.log_std_bounds,
-        ).to(device, dtype)
-        # The statistics keep their own precision.
-        return Agent(policy, Normalizer(self.num_observations).to(device), self)
+            members=members,
+        )
 
 
 class Agent(nn.Module):

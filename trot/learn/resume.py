@@ -38,7 +38,7 @@ def resume(
 
 def _go_on(run: RunFolder, device: str, stop_at: float | None, iterations: int | None, minutes: float | None) -> None:
     saved = _saved(run)
-    settings = _settings_of(run, device)
+    settings = settings_of(run, device)
     done = saved["iteration"]
     if iterations is not None and iterations < done:
         raise ValueError(f"{run.path} has done {done} iterations already; --iterations is their number in all")
@@ -51,7 +51,7 @@ def _go_on(run: RunFolder, device: str, stop_at: float | None, iterations: int |
     columns = saved.get("columns") or run.metric_columns()
     _refuse_other_columns(learner, columns, run)
     if done:
-        _load_state(learner, saved["learner"], run)
+        load_state(learner, saved["learner"], run)
     asked = {"settings": asdict(settings.settings), "schedule": asdict(settings.schedule)}
     with writing_into(run):
         run.change_settings(**asked, iterations=settings.settings.iterations)
@@ -120,7 +120,7 @@ def _can_go_on_from(run: RunFolder, checkpoint: str) -> bool:
         return False
 
 
-def _load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
+def load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
     """Go on where the run stopped; raises where task, algorithm or settings are others by now."""
     try:
         learner.load_state_dict(saved)
@@ -142,7 +142,8 @@ def _changes(learner: Learner, run: RunFolder) -> str:
     return ", ".join(f"{name} was {before[name]} and is {now[name]}" for name in names)
 
 
-def _settings_of(run: RunFolder, device: str) -> TrainSettings[Any]:
+def settings_of(run: RunFolder, device: str) -> TrainSettings[Any]:
+    """What a run was started with, on this device; `auto` is the kind of device that it began on."""
     given = run.settings
     try:
         algorithm = find_algorithm(given["algo"])

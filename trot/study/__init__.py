@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trot.study.one_study import Study
 
 STUDIES: dict[str, str] = {
+    "landscape": "trot.study.landscape_study:LANDSCAPE",
+    "surface": "trot.study.surface_study:SURFACE",
+    "gradients": "trot.study.gradients_study:GRADIENTS",
     "horizon": "trot.study.horizon:HORIZON",
     "deterministic": "trot.study.ablations:DETERMINISTIC",
     "fixed-settings": "trot.study.ablations:FIXED_SETTINGS",
     "critic": "trot.study.ablations:CRITIC",
     "timing": "trot.study.timing:TIMING",
 }
-"""Name to where the Study is."""
+"""Name to where the Study is. Beside those of losses stands a function of the study's name: trot.study.landscape(...)."""
 
 
 def find_study(name: str) -> Study:
@@ -31,3 +34,9 @@ def find_study(name: str) -> Study:
     module_name, _, wanted = STUDIES[name].partition(":")
     study: Study = getattr(importlib.import_module(module_name), wanted)
     return study
+
+
+def __getattr__(name: str) -> Any:
+    if name not in STUDIES:
+        raise AttributeError(f"module 'trot.study' has no attribute '{name}'")
+    return getattr(importlib.import_module(STUDIES[name].partition(":")[0]), name)
