@@ -22,7 +22,7 @@ STUDIES: dict[str, str] = {
     "critic": "trot.study.ablations:CRITIC",
     "timing": "trot.study.timing:TIMING",
 }
-"""Name to where the Study is. Beside those of losses stands a function of the study's name: trot.study.landscape(...)."""
+"""Name to where the Study is. Those of losses have a function of their name beside it: trot.study.landscape(...)."""
 
 
 def find_study(name: str) -> Study:
