@@ -79,7 +79,7 @@ def test_only_pages_of_its_own_get_in(viewer):
         opened = answer(address, path, host, origin, PROTOCOL)[0]
         assert opened == (101 if websocket else 403), (path, host, origin)
     assert answer(address, token, own, f"http://{own}", "viser-v[/red]")[0] == 403
-    for path in ("../../../../../etc/passwd", "%2e%2e/%2e%2e/_viser.py", "nothing.js"):
+    for path in ("../../../../../etc/passwd", "%2e%2e/%2e%2e/_viser.py", "nothing.js", "a" * 3000):
         assert answer(address, token + path)[0] == 404
     headers = answer(address, token)[1]
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]

@@ -64,7 +64,11 @@ class Guard:
             if _opens_websocket(request):
                 crowded = len(connection.server.connections) >= MOST_PAGES
                 return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "Too many pages.\n") if crowded else None
-            response: Response | None = answer(connection, Request(path, request.headers)) if answer else None
+            try:
+                response: Response | None = answer(connection, Request(path, request.headers)) if answer else None
+            except (OSError, ValueError):
+                # A path that no file can have: too long, or with a zero in it.
+                response = None
             if response is None:
                 return connection.respond(HTTPStatus.NOT_FOUND, "No such page.\n")
             response.headers.update(_page_headers(request.headers["Host"]))
