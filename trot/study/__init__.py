@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trot.study.one_study import Study
 
-STUDIES: dict[str, str] = {}
-"""Name to where the Study is."""
+STUDIES: dict[str, str] = {
+    "growth": "trot.study.growth_study:GROWTH",
+}
+"""Name to where the Study is. Beside it stands a function of the study's name, as in trot.study.growth(...)."""
 
 
 def find_study(name: str) -> Study:
@@ -25,3 +27,9 @@ def find_study(name: str) -> Study:
     module_name, _, wanted = STUDIES[name].partition(":")
     study: Study = getattr(importlib.import_module(module_name), wanted)
     return study
+
+
+def __getattr__(name: str) -> Any:
+    if name not in STUDIES:
+        raise AttributeError(f"module 'trot.study' has no attribute '{name}'")
+    return getattr(importlib.import_module(STUDIES[name].partition(":")[0]), name)
