@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 STUDIES: dict[str, str] = {
     "growth": "trot.study.growth_study:GROWTH",
+    "contact": "trot.study.contact_study:CONTACT",
 }
 """Name to where the Study is. Beside it stands a function of the study's name, as in trot.study.growth(...)."""
 
