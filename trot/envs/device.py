@@ -27,13 +27,16 @@ def existing_device(device: str | torch.device) -> torch.device:
     return found
 
 
-def require_room(num_worlds: int, bytes_per_world: int, device: torch.device) -> None:
+def require_room(
+    num_worlds: int, bytes_per_world: int, device: torch.device, what: str = "the worlds' states alone",
+    way: str = "Use fewer worlds",
+) -> None:  # fmt: skip
     """Refuse more worlds than the device has memory for, before anything is allocated."""
     there = memory_bytes(device)
     if num_worlds * bytes_per_world > there:
         raise ValueError(
-            f"num_worlds {num_worlds} takes {num_worlds * bytes_per_world / 1e9:,.0f} GB for the worlds' states alone; "
-            f"{device} has {there / 1e9:,.0f} GB. Use fewer worlds"
+            f"num_worlds {num_worlds} takes {num_worlds * bytes_per_world / 1e9:,.0f} GB for {what}; "
+            f"{device} has {there / 1e9:,.0f} GB. {way}"
         )
 
 

@@ -16,13 +16,15 @@ STUDIES: dict[str, str] = {
     "landscape": "trot.study.landscape_study:LANDSCAPE",
     "surface": "trot.study.surface_study:SURFACE",
     "gradients": "trot.study.gradients_study:GRADIENTS",
+    "growth": "trot.study.growth_study:GROWTH",
+    "contact": "trot.study.contact_study:CONTACT",
     "horizon": "trot.study.horizon:HORIZON",
     "deterministic": "trot.study.ablations:DETERMINISTIC",
     "fixed-settings": "trot.study.ablations:FIXED_SETTINGS",
     "critic": "trot.study.ablations:CRITIC",
     "timing": "trot.study.timing:TIMING",
 }
-"""Name to where the Study is. Those of losses have a function of their name beside it: trot.study.landscape(...)."""
+"""Name to where the Study is. Those of gradients have a function of their name beside it: trot.study.landscape(...)."""
 
 
 def find_study(name: str) -> Study:
