@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tasks_with_memory
 import torch
 from small_run import close, small_run
 from tasks_with_memory import COMMANDED
@@ -21,17 +22,20 @@ from trot.study.moved_weights import Moves, flat, random_direction
 from trot.study.objective import episode_objective, window_objective
 
 OBJECTIVES = pytest.mark.parametrize("make", [window_objective, episode_objective])
+DEVICES = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 STEP = 1e-5
+COUNTING = f"{tasks_with_memory.__file__}:Counting"
 
 
-def learned_from(run, checkpoint="last"):
-    return load_learned(run, checkpoint, "cpu", torch.float64)
+def learned_from(run, device="cpu"):
+    return load_learned(run, "last", device, torch.float64)
 
 
 def moved(found, *shifts):
     """Policies along a random direction."""
     direction = random_direction(found.weights, torch.Generator().manual_seed(3), scaled=True)
-    return Moves(found.weights, [direction], torch.tensor(shifts, dtype=torch.float64).unsqueeze(1))
+    shift = torch.tensor(shifts, dtype=torch.float64, device=found.env.device)
+    return Moves(found.weights, [direction], shift.unsqueeze(1))
 
 
 def cut_short(found, steps):
@@ -130,9 +134,10 @@ def test_a_whole_episode_ends_with_its_fall(hopper_run, recorded):
     close(loss[0], torch.tensor(-np.mean(returns) / found.steps))
 
 
+@DEVICES
 @OBJECTIVES
-def test_equal_policies_meet_equal_luck_to_the_bit(make, hopper_run, recorded):
-    found = make(learned_from(hopper_run), 16, seed=1)
+def test_equal_policies_meet_equal_luck_to_the_bit(make, device, hopper_run, recorded):
+    found = make(learned_from(hopper_run, device), 16, seed=1)
     if make is window_objective:
         found.conditions.begin.clock[::2] = found.env.episode_length - 3
     # The policy between them falls at other times.
@@ -150,11 +155,12 @@ def test_equal_policies_meet_equal_luck_to_the_bit(make, hopper_run, recorded):
     assert len(of_first) and len(of_other) and of_first[0].equal(of_other[0])
 
 
+@DEVICES
 @pytest.mark.parametrize("task", ["docking", "hopper", "commanded"])
 @OBJECTIVES
-def test_derivatives_are_the_limit_of_differences(make, task, docking_run, hopper_run, tmp_path):
+def test_derivatives_are_the_limit_of_differences(make, task, device, docking_run, hopper_run, tmp_path):
     run = {"docking": docking_run, "hopper": hopper_run}.get(task) or small_run(tmp_path, COMMANDED, iterations=2)
-    found = cut_short(make(learned_from(run), 3, seed=1), 16)
+    found = cut_short(make(learned_from(run, device), 3, seed=1), 16)
     at = [-0.4, 0.0, 0.6]
     _, slopes = found.derivatives(moved(found, *at))
     below, above = (found.losses(moved(found, *(shift + side for shift in at))) for side in (-STEP, STEP))
@@ -162,14 +168,18 @@ def test_derivatives_are_the_limit_of_differences(make, task, docking_run, hoppe
     assert slopes.abs().min() > 1e-3
 
 
+@DEVICES
+@pytest.mark.parametrize("task", ["hopper", "remembers its actions"])
 @OBJECTIVES
-def test_steps_that_are_run_again_give_the_same_gradient(make, hopper_run, monkeypatch):
-    found = cut_short(make(learned_from(hopper_run), 2, seed=1), 20)
+def test_steps_that_are_run_again_give_the_same_gradient(make, task, device, hopper_run, tmp_path, monkeypatch):
+    run = hopper_run if task == "hopper" else small_run(tmp_path, COUNTING, iterations=2)
+    found = cut_short(make(learned_from(run, device), 2, seed=1), 20)
     at_once = found.gradients()
-    monkeypatch.setitem(members_rollout.ROOM, "cpu", 1)
+    monkeypatch.setitem(members_rollout.ROOM, device, 1)
     loss, gradient = found.gradients()
     close(loss, at_once[0])
     close(flat(gradient), flat(at_once[1]), 1e-9)
+    assert flat(gradient).norm() > 1e-3
 
 
 def test_the_gradient_over_all_worlds_is_the_mean_of_their_halves(docking_run):
