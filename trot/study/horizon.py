@@ -92,8 +92,8 @@ def lag_notes(trained: Trained) -> list[str]:
     if not names:
         return []
     return [
-        f"Fewer than {FEW_EPISODES} episodes per world: {', '.join(names)}. Their returns lag behind their policies: look "
-        "again with more iterations."
+        f"Fewer than {FEW_EPISODES} episodes per world: {', '.join(names)}. Their returns lag behind their policies: "
+        "look again with more iterations."
     ]
 
 
