@@ -8,7 +8,7 @@ from made_metrics import make_run
 
 from trot.compare.plan import make_members
 from trot.study.draw_horizon import draw_horizon
-from trot.study.horizon import HorizonSettings, horizon_curves
+from trot.study.horizon import HorizonSettings, horizon_curves, lag_notes
 from trot.study.horizon_curve import horizon_curve
 from trot.study.study_folder import StudyFolder
 from trot.study.training_study import Trained, write_rows
@@ -78,6 +78,21 @@ def test_runs_are_sorted_by_the_horizon_that_they_were_given(tmp_path):
     (curve,) = horizon_curves(trained)
     assert curve.horizons.tolist() == [4, 16] and curve.num_worlds.tolist() == [16, 4]
     assert curve.best_return.tolist() == [1, 0]
+
+
+def test_runs_whose_worlds_hardly_finished_an_episode_are_named(tmp_path):
+    variants = HorizonSettings(device="cpu", horizons=(16, 4), samples=64).variants("cartpole")
+    members = make_members("cartpole", variants, (0,), tmp_path, "cpu", None, [], [])
+    # In 4 worlds three episodes each, in 16 worlds fewer.
+    counts = [[4.0, 12.0], [16.0, 47.0]]
+    paths = [
+        make_run(tmp_path, [1, 2], name=member.name, episodes=episodes)
+        for member, episodes in zip(members, counts, strict=True)
+    ]
+    runs = list(zip(members, load_runs(paths, CURVE_COLUMNS), strict=True))
+    (note,) = lag_notes(Trained("", runs, []))
+    assert note.startswith("Fewer than 3 episodes per world: cartpole-h4-seed0. ")
+    assert not lag_notes(Trained("", runs[:1], []))
 
 
 @pytest.mark.parametrize(("task", "samples"), [("ant", 2048), ("hopper", 8192), ("my.py:Walker", 2048)])

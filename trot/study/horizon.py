@@ -16,6 +16,8 @@ from trot.view.plots.curves import LoadedRun
 from trot.view.plots.plot import curves_figure
 
 NAME, DATA = "horizon", "horizon.csv"
+FEW_EPISODES = 3
+"""Per world: with fewer, returns are those of policies long past."""
 EXPLANATION = (
     "The best return is that of the means over about the last hundred finished training episodes; seconds are those of "
     "training. Both are means over seeds ± their standard deviation. Every row has as many samples in an iteration."
@@ -80,13 +82,28 @@ def horizon_curves(trained: Trained) -> list[HorizonCurve]:
     return curves
 
 
+def lag_notes(trained: Trained) -> list[str]:
+    """With few iterations a short window's worlds hardly come to the end of an episode: a sentence on such runs."""
+    names = [
+        member.name
+        for member, run in trained.runs
+        if run.columns["episodes"][-1] < FEW_EPISODES * member.asked.settings.num_worlds
+    ]
+    if not names:
+        return []
+    return [
+        f"Fewer than {FEW_EPISODES} episodes per world: {', '.join(names)}. Their returns lag behind their policies: "
+        "look again with more iterations."
+    ]
+
+
 def run_horizon(settings: HorizonSettings, folder: StudyFolder) -> str:
     """Table, figure of return and time against the horizon, learning curves."""
     from trot.study.draw_horizon import draw_horizon
 
     trained = train_horizons(settings, folder)
     curves = horizon_curves(trained)
-    parts = [f"# {trained.title}", EXPLANATION, *trained.notes]
+    parts = [f"# {trained.title}", EXPLANATION, *trained.notes, *lag_notes(trained)]
     for curve in curves:
         parts += [f"## {task_title(curve.task)}", markdown(curve.cells), curve.sentence]
     text = "\n\n".join(parts) + "\n"
