@@ -5,9 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
@@ -168,38 +165,6 @@ def test_fewer_iterations_than_are_done_are_refused(tmp_path, capsys):
     assert main(["resume", str(run.path), "--iterations", "12"]) == 0
     assert "is finished: 12 iterations" in capsys.readouterr().out
     assert {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()} == before
-
-
-def test_killed_at_any_moment_a_run_resumes_to_the_same_end(tmp_path):
-    """SIGKILL, wherever it strikes: also while checkpoints and metrics are being written."""
-    options = ["--iterations", "60", "--num-worlds", "4", "--horizon", "4", "--save-every", "1", "--keep-every", "7"]
-    arguments = ["train", "cartpole", "--device", "cpu", "--runs", str(tmp_path), *options]
-    assert main([*arguments, "--name", "whole"]) == 0
-    command = [sys.executable, "-m", "trot", *arguments, "--name", "killed"]
-    path = tmp_path / "killed"
-    kills = 0
-    for delay in (0.05, 0.15, 0.25):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        rows = _rows(path)
-        while _rows(path) <= rows and process.poll() is None:
-            time.sleep(0.01)
-        time.sleep(delay)
-        kills += process.poll() is None
-        process.kill()
-        process.wait()
-        RunFolder.open(path).load_checkpoint("last")
-        command = [sys.executable, "-m", "trot", "resume", str(path)]
-    assert kills >= 2
-    assert main(["resume", str(path)]) == 0
-    assert metrics(RunFolder.open(path)) == metrics(RunFolder.open(tmp_path / "whole"))
-    assert same(learner(RunFolder.open(path)), learner(RunFolder.open(tmp_path / "whole")))
-
-
-def _rows(path):
-    """Rows that a resumable checkpoint stands behind."""
-    if not (path / "checkpoints" / "last.pt").exists():
-        return 0
-    return RunFolder.open(path).load_checkpoint("last")["iteration"]
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run_and_can_be_replayed(tmp_path, capsys, monkeypatch):
