@@ -149,7 +149,7 @@ def test_an_unknown_kind_of_policy_is_named():
         ShacSettings(policy="gausian")
 
 
-@pytest.mark.parametrize(("algo", "preset", "named"), [("ppo", "tuned", "ppo"), ("shac", "generall", "generall")])
+@pytest.mark.parametrize(("algo", "preset", "named"), [("a2c", "tuned", "a2c"), ("shac", "generall", "generall")])
 def test_an_unknown_algorithm_or_preset_is_named(algo, preset, named):
     with pytest.raises(ValueError, match=named):
         resolve("ant", algo, preset)

@@ -237,7 +237,7 @@ def test_bad_input_is_one_line(arguments, said, tmp_path, capsys):
 
 def test_a_window_that_the_memory_does_not_hold_is_refused_before_it_begins(monkeypatch, capsys, tmp_path):
     # joint_q, joint_qd and accelerations, two numbers each, of 8 worlds and 200 steps: 77 kB per 2 substeps.
-    monkeypatch.setattr("trot.envs.device._memory", lambda device: 100_000.0)
+    monkeypatch.setattr("trot.envs.device.memory_bytes", lambda device: 100_000.0)
     options = ["--substeps", "2", "4", "--num-worlds", "8", "--steps", "200", "--device", "cpu"]
     assert main(["study", "growth", "cartpole", *options, "--studies", str(tmp_path)]) == 2
     # One line: the case that would fit was not begun.
