@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from trot import cli
+from trot.learn.algorithms import ALGORITHMS, find_algorithm
 from trot.sim.errors import ModelError
 
 HELP_WITHOUT_HEAVY_MODULES = """
@@ -147,3 +148,17 @@ def test_bench_outside_the_repository_says_where_it_lives(
     monkeypatch.setitem(sys.modules, "bench.step", None)
     assert cli.main(["bench"]) == 2
     assert "repository" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = f"{sys.executable} -m trot train --help | head -n 1; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    first, code = ended.stdout.splitlines()
+    assert first.startswith("usage: trot train") and code in ("0", "141") and ended.stderr == ""
+
+
+def test_the_help_of_train_says_what_each_algorithm_is_good_for(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert all(f"{name}: {find_algorithm(name).summary}" in printed for name in ALGORITHMS)

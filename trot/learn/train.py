@@ -17,7 +17,7 @@ from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env, make_task, names_task
 from trot.envs.trainable import require_trainable
-from trot.learn.algorithms import find_algorithm
+from trot.learn.algorithms import algorithm_lines, find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
 from trot.learn.trainer import Schedule, Trainer, writing_into
 from trot.runs.folder import RunFolder
@@ -85,6 +85,9 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
     default = TrainSettings(task or "", algorithm.resolve(task or "", preset), chosen.algo, preset)
     kind = TrainSettings[algorithm.settings]  # type: ignore[name-defined]
     description = f"Teach a policy by {algorithm.label}: {algorithm.summary}. Presets: {', '.join(algorithm.presets)}."
+    if {"-h", "--help"} & set(arguments) or task is None:
+        # Lines of one paragraph would flow into one another.
+        description = "\n\n".join([description, "All algorithms, for --algo:", *algorithm_lines()])
     if task is None:
         return parse(kind, "trot train", description, ["--help"])
     return parse(kind, "trot train", description, arguments, default=default)

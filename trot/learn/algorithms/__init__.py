@@ -47,6 +47,11 @@ def find_algorithm(name: str) -> Algorithm:
     return found
 
 
+def algorithm_lines() -> list[str]:
+    """What each is good for, in a line."""
+    return [f"{name}: {find_algorithm(name).summary}" for name in ALGORITHMS]
+
+
 def print_algorithms() -> None:
     """One line per algorithm."""
     print(f"{'algorithm':<16}{'presets':<18}what it does")

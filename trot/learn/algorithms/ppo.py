@@ -337,7 +337,7 @@ def tuned(task: str) -> PpoSettings:
 PPO = Algorithm(
     name="ppo",
     label="PPO",
-    summary="returns alone, many worlds: sturdy, needs no gradient of the simulation and many samples",
+    summary="returns alone, thousands of worlds: quick in the first minute, many samples; rewards without a gradient",
     settings=PpoSettings,
     learner=Ppo,
     presets={"tuned": tuned},

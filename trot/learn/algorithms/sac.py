@@ -383,7 +383,7 @@ def tuned(task: str) -> SacSettings:
 SAC = Algorithm(
     name="sac",
     label="SAC",
-    summary="learns from all past steps, at a temperature: fewer samples than PPO, more time for each",
+    summary="returns alone, all past steps: fewer samples than PPO, more time for each",
     settings=SacSettings,
     learner=Sac,
     presets={"tuned": tuned},
