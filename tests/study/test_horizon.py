@@ -8,8 +8,8 @@ from made_metrics import make_run
 
 from trot.compare.plan import make_members
 from trot.study.draw_horizon import draw_horizon
-from trot.study.horizon import HorizonSettings, horizon_curves, lag_notes
 from trot.study.horizon_curve import horizon_curve
+from trot.study.horizon_study import HorizonSettings, horizon_curves, lag_notes
 from trot.study.study_folder import StudyFolder
 from trot.study.training_study import Trained, write_rows
 from trot.view.plots.curves import CURVE_COLUMNS, load_runs

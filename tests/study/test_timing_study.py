@@ -10,7 +10,7 @@ from trot.study import timing
 from trot.study.draw_timing import draw_timing
 from trot.study.episode_time import PAPER_MS, EpisodeTime
 from trot.study.study_folder import StudyFolder
-from trot.study.timing import TimingSettings, episode_times, run_timing, time_points
+from trot.study.timing_study import TimingSettings, episode_times, run_timing, time_points
 
 TASK = f"{Path(__file__).parents[1] / 'helpers' / 'docking.py'}:Docking"
 OURS = ["forward", "backward", "critic", "sum", "backward / forward"]

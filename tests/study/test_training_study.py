@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import trot.study
 from trot.cli import main
 from trot.compare.train_members import only_here
 from trot.runs.folder import RunFolder
 from trot.study.ablations import CriticSettings, DeterministicSettings
-from trot.study.horizon import HorizonSettings
+from trot.study.horizon_study import HorizonSettings
 
 TASK = f"{Path(__file__).parents[1] / 'helpers' / 'docking.py'}:Docking"
 SMALL = ["critic_passes=1", "save_every=1000"]
@@ -167,3 +168,24 @@ def test_a_task_may_stand_first_or_several_behind_an_option():
     assert CriticSettings(device="cpu", task="ant").chosen_tasks == ("ant",)
     both = CriticSettings(device="cpu", task="ant", tasks=("my.py:Walker", "ant"))
     assert both.chosen_tasks == ("ant", "my.py:Walker") and both.subject == "ant-Walker"
+
+
+def test_every_study_is_a_function_of_the_library():
+    for name in trot.study.STUDIES:
+        assert callable(getattr(trot.study, name.replace("-", "_"))), name
+    with pytest.raises(AttributeError, match="no attribute 'landscapes'"):
+        _ = trot.study.landscapes
+
+
+@pytest.mark.slow
+def test_functions_of_the_library_return_what_the_commands_write(tmp_path):
+    options = {"device": "cpu", "iterations": 8, "studies": tmp_path, "changes": tuple(SMALL)}
+    found = trot.study.horizon(TASK, horizons=(4, 8), samples=32, **options)
+    assert list(found.horizons) == [4, 8]
+    same = ["--horizons", "4", "8", "--samples", "32", "--iterations", "8"]
+    assert main(command(tmp_path, "horizon", *same, changes=SMALL)) == 0
+    with (tmp_path / "horizon-Docking" / "horizon.csv").open() as file:
+        written = [float(row["best_return_mean"]) for row in csv.DictReader(file)]
+    assert written == pytest.approx(list(found.best_return))
+    report = trot.study.critic(TASK, **options)
+    assert [end.num_runs for end in report.ends] == [1, 1]

@@ -18,13 +18,13 @@ STUDIES: dict[str, str] = {
     "gradients": "trot.study.gradients_study:GRADIENTS",
     "growth": "trot.study.growth_study:GROWTH",
     "contact": "trot.study.contact_study:CONTACT",
-    "horizon": "trot.study.horizon:HORIZON",
+    "horizon": "trot.study.horizon_study:HORIZON",
     "deterministic": "trot.study.ablations:DETERMINISTIC",
     "fixed-settings": "trot.study.ablations:FIXED_SETTINGS",
     "critic": "trot.study.ablations:CRITIC",
-    "timing": "trot.study.timing:TIMING",
+    "timing": "trot.study.timing_study:TIMING",
 }
-"""Name to where the Study is. Those of gradients have a function of their name beside it: trot.study.landscape(...)."""
+"""Name to where the Study is. Beside it stands a function of the study's name, as in trot.study.landscape(...)."""
 
 
 def find_study(name: str) -> Study:
@@ -39,6 +39,8 @@ def find_study(name: str) -> Study:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in STUDIES:
+    # fixed-settings is no name in Python.
+    study = name.replace("_", "-")
+    if study not in STUDIES:
         raise AttributeError(f"module 'trot.study' has no attribute '{name}'")
-    return getattr(importlib.import_module(STUDIES[name].partition(":")[0]), name)
+    return getattr(importlib.import_module(STUDIES[study].partition(":")[0]), name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from trot.compare.plan import Variant, task_title
 from trot.compare.report import EXPLANATION, LEVELS, RETURNS, Report, levels_rows, make_report, returns_rows
@@ -11,7 +11,15 @@ from trot.envs.registry import TASKS
 from trot.learn.algorithms.shac import NO_CRITIC, SHAC
 from trot.study.one_study import Study
 from trot.study.study_folder import StudyFolder
-from trot.study.training_study import CURVES, TABLE, Trained, TrainingStudySettings, train_variants, write_rows
+from trot.study.training_study import (
+    CURVES,
+    TABLE,
+    Trained,
+    TrainingStudySettings,
+    folder_to_go_on_in,
+    train_variants,
+    write_rows,
+)
 from trot.view.plots.plot import curves_figure
 
 FIXED_AS = "humanoid"
@@ -63,6 +71,26 @@ class CriticSettings(TrainingStudySettings):
 
 
 AblationSettings = DeterministicSettings | FixedSettingsSettings | CriticSettings
+
+
+def deterministic(task: str, **options: Any) -> Report:
+    """Train with and without noise in the actions, as far as that is not done; options of DeterministicSettings."""
+    return _report_of("deterministic", DeterministicSettings(task=task, **options))
+
+
+def fixed_settings(task: str, **options: Any) -> Report:
+    """Train with one setting for all tasks and with the task's own; options of FixedSettingsSettings."""
+    return _report_of("fixed-settings", FixedSettingsSettings(task=task, **options))
+
+
+def critic(task: str, **options: Any) -> Report:
+    """Train with and without the critic, as far as that is not done; options of CriticSettings."""
+    return _report_of("critic", CriticSettings(task=task, **options))
+
+
+def _report_of(name: str, settings: AblationSettings) -> Report:
+    (report,) = ablation_reports(train_ablation(name, settings, folder_to_go_on_in(name, settings))).values()
+    return report
 
 
 def train_ablation(name: str, settings: AblationSettings, folder: StudyFolder) -> Trained:

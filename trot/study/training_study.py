@@ -74,6 +74,11 @@ class TrainingStudySettings(StudySettings):
         return task_iterations if self.on_gpu or self.minutes is not None else CPU_ITERATIONS
 
 
+def folder_to_go_on_in(study: str, settings: TrainingStudySettings) -> StudyFolder:
+    """Where the study's runs lie, or are to."""
+    return StudyFolder(settings.studies / (settings.name or f"{study}-{settings.subject}"))
+
+
 @dataclass(frozen=True)
 class Trained:
     """What a study's finished runs came to, each with what it was to be."""

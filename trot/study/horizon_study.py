@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from trot.compare.plan import Variant, task_title
 from trot.compare.report import markdown
@@ -11,7 +11,15 @@ from trot.learn.algorithms.shac import SHAC
 from trot.study.horizon_curve import HorizonCurve, horizon_curve
 from trot.study.one_study import Study
 from trot.study.study_folder import StudyFolder
-from trot.study.training_study import CURVES, TABLE, Trained, TrainingStudySettings, train_variants, write_rows
+from trot.study.training_study import (
+    CURVES,
+    TABLE,
+    Trained,
+    TrainingStudySettings,
+    folder_to_go_on_in,
+    train_variants,
+    write_rows,
+)
 from trot.view.plots.curves import LoadedRun
 from trot.view.plots.plot import curves_figure
 
@@ -63,6 +71,16 @@ class HorizonSettings(TrainingStudySettings):
             )
             for horizon in dict.fromkeys(self.horizons)
         ]
+
+
+def horizon(task: str, **options: Any) -> HorizonCurve:
+    """Train a task with windows of several lengths, as far as that is not done, and return what came of it.
+
+    Options are those of HorizonSettings: horizons=(8, 32), seeds=(0, 1), iterations=500, studies=Path("studies"), ...
+    """
+    settings = HorizonSettings(task=task, **options)
+    (curve,) = horizon_curves(train_horizons(settings, folder_to_go_on_in(NAME, settings)))
+    return curve
 
 
 def train_horizons(settings: HorizonSettings, folder: StudyFolder) -> Trained:

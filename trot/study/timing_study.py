@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import tyro
@@ -62,6 +62,13 @@ class TimingSettings(StudySettings):
     @property
     def subject(self) -> str:
         return "-".join(map(task_title, self.chosen_tasks))
+
+
+def timing(
+    task: str, worlds: Sequence[int] = (64,), horizons: Sequence[int] = (32,), **options: Any
+) -> list[EpisodeTime]:  # fmt: skip
+    """Measure a task against worlds, at a horizon of 32, and against horizons, in 64 worlds; see episode_times()."""
+    return episode_times(task, time_points(worlds, horizons), **options)
 
 
 def episode_times(
