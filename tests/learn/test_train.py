@@ -433,3 +433,10 @@ def test_cartpole_swings_up(tmp_path):
     run = RunFolder.open(tmp_path / "run")
     assert run.read_metrics()[-1]["episode_return"] >= -700
     assert len(run.read_metrics()) < 400
+
+
+def test_six_checkpoints_of_a_training_are_kept_unless_told_otherwise(tmp_path):
+    few = ["--num-worlds", "4", "--horizon", "8", "--runs", str(tmp_path)]
+    assert main(["train", "cartpole", "--device", "cpu", "--iterations", "23", "--name", "run", *few]) == 0
+    names = RunFolder.open(tmp_path / "run").checkpoint_names()
+    assert names == ["initial", *(f"iteration_{number:06d}" for number in (4, 8, 12, 16, 20)), "last"]

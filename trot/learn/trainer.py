@@ -28,6 +28,9 @@ LOOK_EVERY = 16
 WRITE_EVERY = 0.5
 """Seconds between two writes of the metrics."""
 
+KEPT = 5
+"""Checkpoints of a training that are kept, beside the first."""
+
 SHARE_FOR_SAVING = 0.05
 """Of the time, at most, for checkpoints of learners that remember millions of steps."""
 
@@ -40,8 +43,8 @@ class Schedule:
 
     save_every: int = 100
     """Iterations between checkpoints to resume from; more where a memory of past steps makes them large."""
-    keep_every: int = 400
-    """Iterations between checkpoints that are kept."""
+    keep_every: int | None = None
+    """Iterations between checkpoints that are kept; a fifth of all unless given: six of them, with the first."""
     stop_at: float | None = None
     """End the run when the mean return of finished episodes reaches this."""
     minutes: float | None = None
@@ -49,8 +52,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name in ("save_every", "keep_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
         if self.stop_at is not None and math.isnan(self.stop_at):
             raise ValueError("stop_at must be a number, not nan: no return would ever reach it")
         if self.minutes is not None and not 0 < self.minutes < math.inf:
@@ -77,6 +81,7 @@ class Trainer:
         self.unwritten: list[Row] = []
         self.last_row: Row = {}
         self.best_saved = float(learner.best.mean_return)
+        self.keep_every = schedule.keep_every or max(1, iterations // KEPT)
         self.remembers = any(isinstance(part, ReplayBuffer) for part in learner.modules())
         self.saved_at, self.save_took = time.monotonic(), 0.0
         self.began = time.monotonic() - seconds
@@ -106,7 +111,7 @@ class Trainer:
             phase(self.iteration)
         self.iteration += 1
         self.unseen.append((self.learner.steps.clone(), self.learner.metrics.clone()))
-        keep, last = self.iteration % self.schedule.keep_every == 0, self.iteration >= self.total
+        keep, last = self.iteration % self.keep_every == 0, self.iteration >= self.total
         due = keep or (self.iteration % self.schedule.save_every == 0 and self._may_save())
         # Asked once: a signal between two of the lines below would else end the run without a checkpoint.
         interrupted = bool(self.interruption)
