@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trot.cli import main
-from trot.study import timing
+from trot.study import timing_study
 from trot.study.draw_timing import draw_timing
 from trot.study.episode_time import PAPER_MS, EpisodeTime
 from trot.study.study_folder import StudyFolder
@@ -25,7 +25,7 @@ def made(task, settings, device="cpu", iterations=1):
 @pytest.fixture
 def study(tmp_path, monkeypatch):
     """Runs a study of made times; the folder."""
-    monkeypatch.setattr(timing, "_measure", made)
+    monkeypatch.setattr(timing_study, "_measure", made)
 
     def run(**settings):
         folder = StudyFolder(tmp_path)
@@ -77,10 +77,12 @@ def test_the_papers_sums():
 
 
 def test_the_figure_has_a_panel_per_axis_and_the_papers_points():
-    settings = [timing.SHAC.resolve(task) for task in ("ant", TASK)]
+    settings = [timing_study.SHAC.resolve(task) for task in ("ant", TASK)]
     times = []
     for task, own in zip(("ant", TASK), settings, strict=True):
-        times += [made(task, timing.replace(own, num_worlds=n, horizon=h)) for n, h in time_points([16, 256], [8])]
+        times += [
+            made(task, timing_study.replace(own, num_worlds=n, horizon=h)) for n, h in time_points([16, 256], [8])
+        ]
     by_worlds, by_horizon, own_worlds, _ = draw_timing(times).axes
     lines = {line.get_color(): line for line in by_worlds.lines if len(line.get_xdata()) > 1}
     assert [list(line.get_ydata()) for line in lines.values()] == [
@@ -94,8 +96,8 @@ def test_the_figure_has_a_panel_per_axis_and_the_papers_points():
 
 def test_the_largest_is_measured_first_so_that_too_little_memory_shows_at_once(monkeypatch):
     order = []
-    monkeypatch.setattr(timing, "_measure", lambda *case: order.append(made(*case)) or made(*case))
-    found = timing._measure_all(
+    monkeypatch.setattr(timing_study, "_measure", lambda *case: order.append(made(*case)) or made(*case))
+    found = timing_study._measure_all(
         TimingSettings(device="cpu", tasks=("ant", "cartpole"), worlds=(16, 256), horizons=(8,))
     )
     assert [(one.num_worlds * one.horizon) for one in order] == sorted([512, 512, 2048, 8192] * 2, reverse=True)
