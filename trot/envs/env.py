@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trot.envs.device import capturing, existing_device, require_room
 from trot.envs.dry_run import dry_run
-from trot.envs.fault import Fault
+from trot.envs.fault import Fault, remembered_faults
 from trot.envs.move import Move
 from trot.envs.randomize import Randomize
 from trot.envs.situation import Situation, as_columns, joined, require_same_memory
@@ -438,15 +438,7 @@ class Env:
 
     def last_faults(self) -> list[Fault]:
         """For every world that ever blew up: the good state it last did so from, and the action. Waits for the GPU."""
-        worlds = self.worlds
-        widths = [worlds.joint_q.shape[1], worlds.joint_qd.shape[1], self.num_actions]
-        widths += [worlds.parameter.shape[1], worlds.strength.shape[1], *self._memory_widths.values()]
-        faults = []
-        for world in worlds.faults.squeeze(1).nonzero().squeeze(1).tolist():
-            joint_q, joint_qd, action, parameter, strength, *parts = torch.split(worlds.last_fault[world].cpu(), widths)
-            memory = dict(zip(self._memory_widths, parts, strict=True))
-            faults.append(Fault(self.task.name, world, joint_q, joint_qd, action, parameter, strength, memory))
-        return faults
+        return remembered_faults(self.task.name, self.worlds, self._memory_widths)
 
     def _checked(self, action: Tensor) -> Tensor:
         if not isinstance(action, Tensor):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trot.atomic import replacing
+from trot.envs.worlds import Worlds
 from trot.runs.checkpoint_file import read_checkpoint, write_checkpoint
 
 
@@ -59,3 +62,15 @@ def fault_from(saved: Any, path: str | os.PathLike[str]) -> Fault:
         return Fault(**known)
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{os.fspath(path)} is not a fault file, as Fault.save() writes it") from None
+
+
+def remembered_faults(task: str, worlds: Worlds, memory_widths: Mapping[str, int]) -> list[Fault]:
+    """Of every world that ever blew up; Worlds keeps them as rows, part beside part."""
+    widths = [part.shape[1] for part in (worlds.joint_q, worlds.joint_qd, worlds.previous_action)]
+    widths += [worlds.parameter.shape[1], worlds.strength.shape[1], *memory_widths.values()]
+    faults = []
+    for world in worlds.faults.squeeze(1).nonzero().squeeze(1).tolist():
+        joint_q, joint_qd, action, parameter, strength, *parts = torch.split(worlds.last_fault[world].cpu(), widths)
+        memory = dict(zip(memory_widths, parts, strict=True))
+        faults.append(Fault(task, world, joint_q, joint_qd, action, parameter, strength, memory))
+    return faults

@@ -7,10 +7,11 @@ contract and no algorithm.
 from __future__ import annotations
 
 import contextlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +51,33 @@ def require_at_least_one(settings: LearnerSettings, *names: str) -> None:
     for name in names:
         if getattr(settings, name) < 1:
             raise ValueError(f"{name} must be at least 1, not {getattr(settings, name)}")
+
+
+def require_share(settings: LearnerSettings, *names: str) -> None:
+    """Raise where one of these settings is not between 0 and 1."""
+    for name in names:
+        if not 0 <= getattr(settings, name) <= 1:
+            raise ValueError(f"{name} must be between 0 and 1, not {getattr(settings, name)}")
+
+
+def require_positive(settings: LearnerSettings, *names: str) -> None:
+    """Raise where one of these settings is not above 0 and finite."""
+    for name in names:
+        if not 0 < getattr(settings, name) < math.inf:
+            raise ValueError(f"{name} must be above 0, not {getattr(settings, name)}")
+
+
+def require_widths(settings: LearnerSettings, *names: str) -> None:
+    """Raise where one of these settings is not the widths of layers."""
+    for name in names:
+        if not all(width >= 1 for width in getattr(settings, name)):
+            raise ValueError(f"{name} must be widths of at least 1, not {getattr(settings, name)}")
+
+
+def require_time_outs(time_outs: TimeOuts) -> None:
+    """Raise where it is none of them."""
+    if time_outs not in get_args(TimeOuts):
+        raise ValueError(f"time_outs must be one of {', '.join(get_args(TimeOuts))}, not '{time_outs}'")
 
 
 @dataclass(frozen=True)

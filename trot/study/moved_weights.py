@@ -84,6 +84,14 @@ def steepest_entry(gradient: Mapping[str, Tensor]) -> str:
     return f"{name}[{row},{column}]"
 
 
+def centred_shifts(reach: float, points: int) -> Tensor:
+    """(points,) from -reach to reach, an odd number of them: the one in the middle is the policy itself."""
+    shifts = torch.linspace(-reach, reach, points, dtype=torch.float64)
+    # Exactly, whatever the division gives.
+    shifts[points // 2] = 0
+    return shifts
+
+
 def random_direction(weights: Weights, generator: torch.Generator, scaled: bool) -> Weights:
     """Normal numbers; scaled: each of the policy's tensors gets the length of the weights that it moves."""
     direction = {}

@@ -12,7 +12,7 @@ from trot.envs.device import existing_device
 from trot.learn.train import choose_device
 from trot.study.learned import Run, load_learned
 from trot.study.members_rollout import Tick
-from trot.study.moved_weights import Moves, flat, one_entry, steepest_entry
+from trot.study.moved_weights import Moves, centred_shifts, flat, one_entry, steepest_entry
 from trot.study.objective import Objective, episode_objective, window_objective
 from trot.study.percent import percent_done
 
@@ -83,9 +83,7 @@ def landscape(
     with percent_done((episode.steps + window.steps) * (points + 1), show_progress) as tick:
         _, by_weights = window.gradients(tick=tick)
         weight = weight or steepest_entry({name: part[0] for name, part in by_weights.items()})
-        shift = torch.linspace(-reach, reach, points, dtype=torch.float64)
-        # Exactly the policy itself, whatever the division gives.
-        shift[points // 2] = 0
+        shift = centred_shifts(reach, points)
         moves = Moves(window.weights, [one_entry(window.weights, weight)], shift.to(learned.device, dtype).unsqueeze(1))
         window_curve = _curve(window, moves, float(flat(by_weights).double().norm()), tick)
         _, by_weights = episode.gradients(tick=tick)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trot.envs.device import existing_device
 from trot.learn.train import choose_device
 from trot.study.learned import Run, load_learned
-from trot.study.moved_weights import Moves, random_direction
+from trot.study.moved_weights import Moves, centred_shifts, random_direction
 from trot.study.objective import episode_objective, window_objective
 from trot.study.one_weight import require_sizes
 from trot.study.percent import percent_done
@@ -72,9 +72,7 @@ def surface(
     points, worlds = POINTS[kind] if points is None else points, WORLDS[kind] if worlds is None else worlds
     require_sizes(points, worlds, reach, gamma)
     learned = load_learned(run, checkpoint, device, dtype)
-    shift = torch.linspace(-reach, reach, points, dtype=torch.float64)
-    # Exactly the policy itself, whatever the division gives.
-    shift[points // 2] = 0
+    shift = centred_shifts(reach, points)
     generator = torch.Generator().manual_seed(seed)
     objectives = episode_objective(learned, worlds, seed, gamma), window_objective(learned, worlds, seed)
     weights = objectives[0].weights

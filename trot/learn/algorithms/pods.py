@@ -15,7 +15,6 @@ asks the device for an answer, so that on CUDA each is captured in a graph once 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -26,7 +25,15 @@ from torch import Tensor
 from trot.envs.env import Env
 from trot.envs.task import Task
 from trot.learn.agent import AgentDescription
-from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase, require_at_least_one
+from trot.learn.learner import (
+    Algorithm,
+    Learner,
+    LearnerSettings,
+    Phase,
+    require_at_least_one,
+    require_positive,
+    require_widths,
+)
 from trot.learn.optimizer import Adam
 
 Choice = Literal["first", "best"]
@@ -61,13 +68,10 @@ class PodsSettings(LearnerSettings):
             raise ValueError(f"halvings must be at least 0, not {self.halvings}")
         if self.line_search not in get_args(Choice):
             raise ValueError(f"line_search must be one of {', '.join(get_args(Choice))}, not '{self.line_search}'")
-        for name in ("first_step", "imitation_lr"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        require_positive(self, "first_step", "imitation_lr")
         if not all(0 <= beta < 1 for beta in self.adam_betas):
             raise ValueError(f"adam_betas must be 0 or more and below 1, not {self.adam_betas}")
-        if not all(width >= 1 for width in self.actor_hidden):
-            raise ValueError(f"actor_hidden must be widths of at least 1, not {self.actor_hidden}")
+        require_widths(self, "actor_hidden")
 
     @property
     def trials(self) -> int:

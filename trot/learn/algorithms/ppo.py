@@ -15,14 +15,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trot.envs.env import Env
 from trot.learn.agent import AgentDescription
-from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase, TimeOuts, require_at_least_one
+from trot.learn.learner import (
+    Algorithm,
+    Learner,
+    LearnerSettings,
+    Phase,
+    TimeOuts,
+    require_at_least_one,
+    require_positive,
+    require_share,
+    require_time_outs,
+    require_widths,
+)
 from trot.learn.networks import Linear, zero_biases_
 from trot.learn.normalizer import Normalizer
 from trot.learn.optimizer import Adam, clip_
@@ -79,21 +90,15 @@ class PpoSettings(LearnerSettings):
         require_at_least_one(self, "horizon", "passes", "batches")
         if self.num_worlds % self.batches:
             raise ValueError(f"num_worlds {self.num_worlds} does not split into batches {self.batches}")
-        for name in ("gamma", "gae_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        for name in ("lr", "target_kl", "clip", "max_grad_norm", "reward_scale"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        require_share(self, "gamma", "gae_lambda")
+        require_positive(self, "lr", "target_kl", "clip", "max_grad_norm", "reward_scale")
         for name in ("value_weight", "entropy_weight", "bound_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if not math.isfinite(self.initial_log_std):
             raise ValueError(f"initial_log_std must be finite, not {self.initial_log_std}")
-        if not all(width >= 1 for width in self.hidden):
-            raise ValueError(f"hidden must be widths of at least 1, not {self.hidden}")
-        if self.time_outs not in get_args(TimeOuts):
-            raise ValueError(f"time_outs must be one of {', '.join(get_args(TimeOuts))}, not '{self.time_outs}'")
+        require_widths(self, "hidden")
+        require_time_outs(self.time_outs)
 
     def agent(self, env: Env) -> AgentDescription:
         return AgentDescription(

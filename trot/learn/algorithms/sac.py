@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,18 @@ from torch.nn.functional import softplus
 from trot.envs.env import Env
 from trot.envs.move import Move
 from trot.learn.agent import AgentDescription
-from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase, TimeOuts, require_at_least_one
+from trot.learn.learner import (
+    Algorithm,
+    Learner,
+    LearnerSettings,
+    Phase,
+    TimeOuts,
+    require_at_least_one,
+    require_positive,
+    require_share,
+    require_time_outs,
+    require_widths,
+)
 from trot.learn.networks import move_towards, perceptron, zero_biases_
 from trot.learn.optimizer import Adam
 from trot.learn.replay_buffer import Field, ReplayBuffer
@@ -88,25 +99,19 @@ class SacSettings(LearnerSettings):
             raise ValueError(f"critics_in_target {self.critics_in_target} is more than the critics: {self.critics}")
         if self.memory < self.num_worlds:
             raise ValueError(f"memory {self.memory} holds not even one step of num_worlds {self.num_worlds}")
-        for name in ("gamma", "target_keep"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        for name in ("actor_lr", "critic_lr", "temperature_lr", "initial_temperature"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        require_share(self, "gamma", "target_keep")
+        require_positive(self, "actor_lr", "critic_lr", "temperature_lr", "initial_temperature")
         low, high = self.log_std_bounds
         if not -math.inf < low < high < math.inf:
             raise ValueError(f"log_std_bounds must be a smaller and a larger number, not {self.log_std_bounds}")
         if not math.isfinite(self.entropy_per_action):
             raise ValueError(f"entropy_per_action must be finite, not {self.entropy_per_action}")
-        if not all(width >= 1 for width in self.hidden):
-            raise ValueError(f"hidden must be widths of at least 1, not {self.hidden}")
+        require_widths(self, "hidden")
         if self.policy_updates not in ("once", "each"):
             raise ValueError(f"policy_updates must be once or each, not '{self.policy_updates}'")
         if self.policy_trusts not in ("least", "mean"):
             raise ValueError(f"policy_trusts must be least or mean, not '{self.policy_trusts}'")
-        if self.time_outs not in get_args(TimeOuts):
-            raise ValueError(f"time_outs must be one of {', '.join(get_args(TimeOuts))}, not '{self.time_outs}'")
+        require_time_outs(self.time_outs)
 
     def agent(self, env: Env) -> AgentDescription:
         return AgentDescription(

@@ -26,7 +26,16 @@ from trot.envs.env import Env
 from trot.learn.agent import AgentDescription
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.gradient_health import STEEP
-from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase, require_at_least_one
+from trot.learn.learner import (
+    Algorithm,
+    Learner,
+    LearnerSettings,
+    Phase,
+    require_at_least_one,
+    require_positive,
+    require_share,
+    require_widths,
+)
 from trot.learn.networks import Critic, Policy, PolicyKind, move_towards
 from trot.learn.optimizer import Adam, clip_
 from trot.learn.returns import policy_loss, td_lambda
@@ -76,19 +85,13 @@ class ShacSettings(LearnerSettings):
         require_at_least_one(self, "horizon", "critic_passes", "critic_batches")
         if self.critic and self.horizon % self.critic_batches:
             raise ValueError(f"horizon {self.horizon} does not split into critic_batches {self.critic_batches}")
-        for name in ("gamma", "td_lambda", "target_keep"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        for name in ("actor_lr", "critic_lr", "final_lr", "max_grad_norm"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        require_share(self, "gamma", "td_lambda", "target_keep")
+        require_positive(self, "actor_lr", "critic_lr", "final_lr", "max_grad_norm")
         if not all(0 <= beta < 1 for beta in self.adam_betas):
             raise ValueError(f"adam_betas must be 0 or more and below 1, not {self.adam_betas}")
         if not math.isfinite(self.initial_log_std):
             raise ValueError(f"initial_log_std must be finite, not {self.initial_log_std}")
-        for name in ("actor_hidden", "critic_hidden"):
-            if not all(width >= 1 for width in getattr(self, name)):
-                raise ValueError(f"{name} must be widths of at least 1, not {getattr(self, name)}")
+        require_widths(self, "actor_hidden", "critic_hidden")
         if self.policy not in get_args(PolicyKind):
             raise ValueError(f"policy must be one of {', '.join(get_args(PolicyKind))}, not '{self.policy}'")
 
