@@ -97,10 +97,9 @@ def warp_module(name: str, options: dict[str, Any]) -> Any:
 
 
 def before_loading(module: Any, prepare: Callable[[Path, str, Callable[[Path], object]], None]) -> None:
-    """Have `prepare(folder, binary, build)` called before Warp looks into its cache for a module's files on the CPU.
+    """Have `prepare(folder, binary, build)` called before Warp looks into its cache for a module's files.
 
     Warp loads `folder/binary` if it is there and compiles it if not; build(elsewhere) compiles into another folder.
-    What is loaded for CUDA goes through the driver, which reports a damaged file as an error.
     """
     compile_module = module._compile
 
@@ -108,7 +107,7 @@ def before_loading(module: Any, prepare: Callable[[Path, str, Callable[[Path], o
         device: Any = None, output_dir: Any = None, output_name: Any = None, *rest: Any, **how: Any
     ) -> Any:
         # Who compiles without loading leaves the name to Warp.
-        if output_name is not None and device is not None and device.is_cpu:
+        if output_name is not None and device is not None:
 
             def build(elsewhere: Path) -> object:
                 return compile_module(device, str(elsewhere), output_name, *rest, **how)

@@ -14,21 +14,25 @@ import pytest
 from trot.sim.kernel_cache import cannot_write, ensure_whole, temporary_cache
 
 FALL = """
+import sys
 import torch
 from trot.sim.load import load_model
 from trot.sim.step import step
 model = load_model('<mujoco><worldbody><body><joint name="a" type="slide" axis="0 0 1"/>'
                    '<geom type="sphere" size="0.1"/></body></worldbody></mujoco>')
-print(round(step(model, model.default_state(1), torch.zeros(1, 0), 0.01).joint_qd.item(), 6))
+device = sys.argv[1]
+state = step(model, model.default_state(1, device), torch.zeros(1, 0, device=device), 0.01)
+print(round(state.joint_qd.item(), 6))
 """
 FALLEN = "-0.0981\n"
 """9.81 m/s^2 for 10 ms."""
 
 
-def fall(cache: Path, temporary: Path, before: str = "") -> subprocess.CompletedProcess[str]:
+def fall(cache: Path, temporary: Path, before: str = "", device: str = "cpu") -> subprocess.CompletedProcess[str]:
     """In a process of its own: a damaged kernel may end it."""
     environment = {**os.environ, "WARP_CACHE_PATH": str(cache), "TMPDIR": str(temporary)}
-    return subprocess.run([sys.executable, "-c", before + FALL], capture_output=True, text=True, env=environment)
+    command = [sys.executable, "-c", before + FALL, device]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +73,20 @@ def test_a_damaged_kernel_is_built_again(cache: Path, suffix: str, damage: str, 
     first = fall(cache, tmp_path)
     assert (first.returncode, first.stdout) == (0, FALLEN)
     assert first.stderr == f"trot: a compiled kernel in {file.parent} is damaged, and is built again\n"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("suffix", [".cubin", ".meta"])
+def test_a_damaged_kernel_of_a_gpu_is_built_again(suffix: str, damage: str, tmp_path: Path) -> None:
+    cache = tmp_path / "kernels"
+    assert fall(cache, tmp_path, device="cuda").stdout == FALLEN
+    (file,) = cache.glob(f"*/wp_trot_*/*{suffix}")
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    first, second = (fall(cache, tmp_path, device="cuda") for _ in range(2))
+    assert (first.returncode, first.stdout) == (0, FALLEN)
+    assert first.stderr == f"trot: a compiled kernel in {file.parent} is damaged, and is built again\n"
+    assert (second.returncode, second.stdout, second.stderr) == (0, FALLEN, "")
 
 
 def test_kernels_that_another_version_left_are_built_again_without_a_word(cache: Path, tmp_path: Path) -> None:
