@@ -31,9 +31,25 @@ def foreach_mul_(tensors: list[Tensor], factor: Tensor) -> None:
     torch._foreach_mul_(tensors, factor)
 
 
-def foreach_add_(tensors: list[Tensor], others: list[Tensor]) -> None:
-    """Add to each tensor the other that belongs to it, in place and in one operation."""
+def foreach_add_(tensors: list[Tensor], others: list[Tensor] | float) -> None:
+    """Add to each tensor the other that belongs to it, or one number, in place and in one operation."""
     torch._foreach_add_(tensors, others)
+
+
+def fused_adam_(
+    weights: list[Tensor],
+    gradients: list[Tensor],
+    means: list[Tensor],
+    squares: list[Tensor],
+    steps: list[Tensor],
+    rate: Tensor,
+    betas: tuple[float, float],
+) -> None:
+    """A step of Adam for each weight, in place and in one operation; `steps` count this one already."""
+    torch._fused_adam_(
+        weights, gradients, means, squares, [], steps,
+        lr=rate, beta1=betas[0], beta2=betas[1], weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
+    )  # fmt: skip
 
 
 def foreach_copy_(tensors: list[Tensor], sources: list[Tensor]) -> None:

@@ -121,6 +121,7 @@ def test_batches_have_their_share_of_real_steps(share, real):
     learner.pool.rows_reward.fill_(2)
     rewards = learner.draw()["reward"].tolist()
     assert rewards == [1] * real + [2] * (40 - real)
+    assert learner.draw(3)["reward"].tolist() == 3 * rewards
     # Of MBPO's batch of 256, 12.
     assert int(MbpoSettings().real_share * MbpoSettings().batch) == 12
 
@@ -292,7 +293,7 @@ def test_the_policy_follows_each_update_or_the_last(monkeypatch, policy_updates,
             return method(batch, *lots)
 
         monkeypatch.setattr(learner, name, noted)
-    learner.update()
+    learner.update(learner.draw(3))
     assert "".join(order) == expected
 
 

@@ -88,13 +88,30 @@ def test_a_step_is_learned_from_twenty_times(monkeypatch):
     redq.iterate()
     counts = {what: sum(called == what for called, _ in calls) for what, _ in calls}
     # Three steps of four worlds.
-    assert counts == {"batch": 60, "target": 60, "critics": 60, "policy": 3, "temperature": 3}
+    assert counts == {"batch": 3, "target": 60, "critics": 60, "policy": 3, "temperature": 3}
+    # Twenty batches at once, and each is learned from.
+    assert [given[0] for what, given in calls if what == "batch"] == [20 * 16] * 3
     assert redq.updates_per_iteration == 60
     drawn = [tuple(given[1].tolist()) for what, given in calls if what == "target"]
     assert all(len(set(pair)) == 2 for pair in drawn) and len(set(drawn)) > 20
     # The policy comes last in each step.
     order = [what for what, _ in calls if what in ("critics", "policy")]
     assert order == (["critics"] * 20 + ["policy"]) * 3
+
+
+def test_the_next_actions_of_all_updates_are_those_of_the_policy_before_them(monkeypatch):
+    redq = learner(**MANY)
+    redq.iterate()
+    rows = redq.draw(20)
+    noise = torch.randn(320, 1, generator=torch.Generator().manual_seed(0)).double()
+    monkeypatch.setattr(redq, "_noise", lambda count: noise[:count])
+    action, density = (part.detach() for part in redq.sample(rows["next_observation"], noise))
+    given, target_value = [], redq.target_value
+    monkeypatch.setattr(redq, "target_value", lambda *about: given.append(about[0]) or target_value(*about))
+    redq.update(rows)
+    for name, wanted in ({**rows, "next_action": action, "next_log_probability": density}).items():
+        assert torch.cat([batch[name] for batch in given]).equal(wanted), name
+    assert not redq.sample(rows["next_observation"], noise)[0].equal(action)
 
 
 def test_the_targets_follow_every_update_of_the_critics():
@@ -110,7 +127,7 @@ def test_the_targets_follow_every_update_of_the_critics():
         return told
 
     redq.follow = following
-    redq.update()
+    redq.update(redq.draw(20))
     assert len(seen) == 20
     for critics in seen:
         target = {name: 0.995 * target[name] + 0.005 * critics[name] for name in names}

@@ -176,8 +176,7 @@ def test_an_update_is_that_of_plain_pytorch(monkeypatch):
     actor, critic, cooler = (torch.optim.Adam(weights, lr=rate) for _, weights, rate in parts)
     batches = [sac.draw() for _ in range(2)]
     noises = [torch.randn(32, 1, generator=torch.Generator().manual_seed(seed)).double() for seed in range(4)]
-    waiting_batches, waiting = iter(batches), iter(noises)
-    monkeypatch.setattr(sac, "draw", lambda: next(waiting_batches))
+    waiting = iter(noises)
     monkeypatch.setattr(sac, "_noise", lambda rows: next(waiting))
 
     def acted(observation, noise):
@@ -216,8 +215,8 @@ def test_an_update_is_that_of_plain_pytorch(monkeypatch):
         told.append(
             [number.item() for number in (policy_loss, value_loss, value, log_temperature.exp(), -density.mean())]
         )
-    for numbers in told:
-        np.testing.assert_allclose(sac.update(), numbers, rtol=1e-5)
+    for rows, numbers in zip(batches, told, strict=True):
+        np.testing.assert_allclose(sac.update(rows), numbers, rtol=1e-5)
     for index in range(2):
         for network, expected in ((sac.critics, critics[index]), (sac.target_critics, targets[index])):
             for found, wanted in zip(take_member(network, index).parameters(), expected.parameters(), strict=True):
@@ -260,9 +259,9 @@ def test_exploring_is_uniform_and_changes_no_weight():
 
 def test_it_explores_first_and_learns_then(monkeypatch):
     sac, updates = learner(), []
-    update = sac.update
+    draw = sac.draw
     # How many steps there are to learn from: those before the present one.
-    monkeypatch.setattr(sac, "update", lambda: updates.append(int(sac.memory.filled)) or update())
+    monkeypatch.setattr(sac, "draw", lambda batches: updates.append(int(sac.memory.filled)) or draw(batches))
     for _ in range(4):
         sac.iterate()
     explored = 2 * 3 * 4

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from trot.learn.pieces import in_pieces
 from trot.unpromised import foreach_lerp_
 
 PolicyKind = Literal["gaussian", "state_dependent", "deterministic"]
@@ -259,6 +260,4 @@ class Critic(nn.Module):
 @torch.no_grad()
 def move_towards(target: nn.Module, source: nn.Module, keep: float) -> None:
     """Each parameter of the target keeps this share of itself and takes the rest from the source."""
-    ours: list[Tensor] = list(target.parameters())
-    theirs: list[Tensor] = list(source.parameters())
-    foreach_lerp_(ours, theirs, 1 - keep)
+    foreach_lerp_(in_pieces(target.parameters()), in_pieces(source.parameters()), 1 - keep)

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from trot.unpromised import foreach_mul_, foreach_norm
+from trot.learn.pieces import in_pieces
+from trot.unpromised import foreach_add_, foreach_mul_, foreach_norm, fused_adam_
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Adam(nn.Module):
@@ -20,26 +23,35 @@ class Adam(nn.Module):
 
     def __init__(self, parameters: Iterable[Tensor], betas: tuple[float, float]) -> None:
         super().__init__()
-        self._parameters_to_move = list(parameters)
-        first = self._parameters_to_move[0]
-        self.register_buffer("rate", torch.zeros((), device=first.device))
-        self._optimizer = torch.optim.Adam(
-            self._parameters_to_move, lr=self.rate, betas=betas, fused=True, capturable=first.is_cuda
-        )
-        # A first step with no gradient makes the moments; then they are as before any step.
-        for parameter in self._parameters_to_move:
-            parameter.grad = torch.zeros_like(parameter)
-        self._optimizer.step()
-        for index, state in enumerate(self._optimizer.state.values()):
-            for name, tensor in state.items():
-                self.register_buffer(f"{name}_{index}", tensor.zero_())
+        self.betas = betas
+        weights = list(parameters)
+        self._count = len(weights)
+        device = weights[0].device
+        self.register_buffer("rate", torch.zeros((), device=device))
+        for index, weight in enumerate(weights):
+            self.register_buffer(f"step_{index}", torch.zeros((), device=device))
+            for moment in MOMENTS:
+                self.register_buffer(f"{moment}_{index}", torch.zeros_like(weight, requires_grad=False))
+        self._steps = self._buffers_named("step")
+        self._weights = in_pieces(weights)
+        self._means, self._squares = (in_pieces(self._buffers_named(moment)) for moment in MOMENTS)
+        # A weight has one count of steps, whatever the number of its pieces.
+        self._step_of_piece = [
+            step for step, weight in zip(self._steps, weights, strict=True) for _ in in_pieces([weight])
+        ]
 
+    def _buffers_named(self, name: str) -> list[Tensor]:
+        return [self.get_buffer(f"{name}_{index}") for index in range(self._count)]
+
+    @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
         """Follow these gradients, one for each parameter, at the present rate."""
-        for parameter, gradient in zip(self._parameters_to_move, gradients, strict=True):
-            # The fused kernel walks through memory: a gradient that is laid out in another way it would read wrongly.
-            parameter.grad = gradient.contiguous()
-        self._optimizer.step()
+        if len(gradients) != self._count:
+            raise ValueError(f"there are {len(gradients)} gradients for {self._count} parameters")
+        foreach_add_(self._steps, 1)
+        # The fused kernel walks through memory: a gradient that is laid out in another way it would read wrongly.
+        pieces = in_pieces(gradient.contiguous() for gradient in gradients)
+        fused_adam_(self._weights, pieces, self._means, self._squares, self._step_of_piece, self.rate, self.betas)
 
 
 def clip_(gradients: list[Tensor], largest: float) -> Tensor:

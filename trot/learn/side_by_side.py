@@ -26,8 +26,23 @@ class SideBySide:
             return first(), second()
         main = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(main)
+        of_first = first()
         with torch.cuda.stream(self._stream):
             of_second = second()
-        of_first = first()
         main.wait_stream(self._stream)
         return of_first, of_second
+
+
+class Milestone:
+    """A point in the first of two jobs that the second one waits for; on the CPU it has been passed by then."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._event = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def reach(self) -> None:
+        if self._event is not None:
+            self._event.record()
+
+    def wait(self) -> None:
+        if self._event is not None:
+            self._event.wait()

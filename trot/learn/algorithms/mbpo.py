@@ -190,15 +190,14 @@ class Mbpo(Sac):
         fallen = self.env.task.looks_fallen(parts)
         return torch.zeros_like(observation[:, 0], dtype=torch.bool) if fallen is None else fallen.reshape(-1)
 
-    def draw(self) -> Batch:
-        """What an update learns from: a few real steps, then imagined ones."""
+    def draw(self, batches: int = 1) -> Batch:
+        """What so many updates learn from, one batch after the other: each a few real steps, then imagined ones."""
         real = int(self.settings.real_share * self.settings.batch)
-        remembered = self.memory.sample(real, self.generator)
-        imagined = self.pool.sample(self.settings.batch - real, self.generator, newest=self.fresh)
-        batch = {name: torch.cat([remembered[name], imagined[name]]) for name in remembered}
-        for name in ("observation", "next_observation"):
-            batch[name] = self.agent.normalized(batch[name])
-        return batch
+        remembered = self.memory.sample(batches * real, self.generator)
+        imagined = self.pool.sample(batches * (self.settings.batch - real), self.generator, newest=self.fresh)
+        return self.with_normal_observations(
+            {name: _alternating(batches, remembered[name], imagined[name]) for name in remembered}
+        )
 
     def begin(self) -> None:
         super().begin()
@@ -229,6 +228,12 @@ class Mbpo(Sac):
         if row["not_finite"]:
             return f"{row['not_finite']:.0f} imagined steps so far were not finite, and were left out"
         return None
+
+
+def _alternating(batches: int, first: Tensor, second: Tensor) -> Tensor:
+    """A part of the first rows and a part of the second, again and again."""
+    parts = [part.view(batches, len(part) // batches, *part.shape[1:]) for part in (first, second)]
+    return torch.cat(parts, dim=1).flatten(0, 1)
 
 
 def require_rule(env: Env) -> None:

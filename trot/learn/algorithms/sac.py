@@ -2,12 +2,13 @@
 
 An iteration is a number of steps. After each of them, top to bottom in this file:
 
-    act              every world takes a step, which goes into the replay buffer
-    critic_gradient  on a batch of past steps: the reward, and what the target critics make of the policy's next action
+    draw             batches of past steps
+    take_step        every world takes a step, which goes into the replay buffer
+    critic_gradient  on a batch: the reward, and what the target critics make of the policy's next action
     policy_gradient  towards actions that the critics value, and towards randomness
     cool             the temperature, which weighs randomness against value, follows the entropy
 
-On a GPU the step and both gradients are worked out side by side: the batch is drawn before the step is remembered, and
+On a GPU the step and both gradients are worked out side by side: batches are drawn before the step is remembered, and
 the policy climbs the critics as they were. The first iterations act at random and learn nothing. With more critics, of
 which a few are drawn for each target, and many updates a step, it is REDQ (redq.py); MBPO (mbpo.py) adds batches that
 a learned model imagines.
@@ -43,7 +44,7 @@ from trot.learn.networks import move_towards, perceptron, zero_biases_
 from trot.learn.optimizer import Adam
 from trot.learn.replay_buffer import Field, ReplayBuffer
 from trot.learn.shared_rows import mean_over_rows
-from trot.learn.side_by_side import SideBySide
+from trot.learn.side_by_side import Milestone, SideBySide
 
 Batch = dict[str, Tensor]
 """Rows of `observation`, `action`, `reward`, `next_observation` and `end`."""
@@ -165,7 +166,8 @@ class Sac(Learner):
         ):
             optimizer.rate.fill_(rate)
         self.memory = ReplayBuffer(settings.memory, step_fields(env), self.device)
-        self._step_beside, self._gradients_beside = SideBySide(self.device), SideBySide(self.device)
+        self._step_beside, self._gradients_beside, self._target_beside = (SideBySide(self.device) for _ in range(3))
+        self._acted = Milestone(self.device)
 
     @property
     def updates_per_iteration(self) -> int:
@@ -194,10 +196,8 @@ class Sac(Learner):
         self.begin()
         told = []
         for _ in range(self.settings.horizon):
-            with torch.no_grad():
-                action, _ = self.sample(self.normalized(self.observation))
-            move, numbers = self._step_beside(partial(self.advance, action), self.update)
-            self.remember(action, move)
+            rows = self.draw(self.settings.updates)
+            _, numbers = self._step_beside(self.take_step, partial(self.update, rows))
             told.append(numbers)
         means = torch.stack(told).mean(dim=0).unbind()
         self.finish(dict(zip(Sac.columns, means, strict=True)))
@@ -208,6 +208,13 @@ class Sac(Learner):
         self.seen: list[Tensor] = []
         self.rewards: list[Tensor] = []
         self.done: list[Tensor] = []
+
+    @torch.no_grad()
+    def take_step(self) -> None:
+        """Every world acts, and remembers it."""
+        action = self.agent.policy(self.normalized(self.observation), self._noise(self.env.num_worlds))
+        self._acted.reach()
+        self.remember(action, self.advance(action))
 
     def advance(self, action: Tensor) -> Move:
         """A step of all worlds."""
@@ -234,19 +241,24 @@ class Sac(Learner):
             "end": (move.terminated if bootstrap else move.terminated | move.truncated).to(reward.dtype),
         }
 
-    def update(self) -> Tensor:
-        """All updates that follow a step. Returns the numbers of `columns`."""
-        *early, last = self._lots()
-        for lots in early:
-            if self.settings.policy_updates == "each":
-                self.improve(lots)
+    def update(self, rows: Batch) -> Tensor:
+        """All updates that follow a step, on the rows of their batches. Returns the numbers of `columns`."""
+        settings = self.settings
+        if settings.policy_updates == "once" and settings.updates > 1:
+            # The policy stays as it is until the last of them.
+            rows = self.foresee(rows)
+        parts = [part.chunk(settings.updates) for part in rows.values()]
+        batches = [dict(zip(rows, batch, strict=True)) for batch in zip(*parts, strict=True)]
+        *early, last = zip(batches, self._lots(), strict=True)
+        for batch, lots in early:
+            if settings.policy_updates == "each":
+                self.improve(batch, lots)
             else:
-                self.follow(self.critic_gradient(self.draw(), lots))
-        return self.improve(last)
+                self.follow(self.critic_gradient(batch, lots))
+        return self.improve(*last)
 
-    def improve(self, lots: Tensor | None) -> Tensor:
+    def improve(self, batch: Batch, lots: Tensor | None) -> Tensor:
         """An update of critics, policy and temperature, on one batch."""
-        batch = self.draw()
         of_critics, of_policy = self._gradients_beside(
             partial(self.critic_gradient, batch, lots), partial(self.policy_gradient, batch)
         )
@@ -264,24 +276,35 @@ class Sac(Learner):
         lots = torch.rand(settings.updates, settings.critics, generator=self.generator, device=self.device)
         return list(lots.topk(settings.critics_in_target, dim=1).indices)
 
-    def draw(self) -> Batch:
-        """What an update learns from: past steps, observations normalised."""
-        batch = self.memory.sample(self.settings.batch, self.generator)
-        for name in ("observation", "next_observation"):
-            batch[name] = self.normalized(batch[name])
-        return batch
+    def draw(self, batches: int = 1) -> Batch:
+        """What so many updates learn from, one batch after the other: past steps, observations normalised."""
+        return self.with_normal_observations(self.memory.sample(batches * self.settings.batch, self.generator))
+
+    def with_normal_observations(self, rows: Batch) -> Batch:
+        normal = {name: self.normalized(rows[name]) for name in ("observation", "next_observation")}
+        return {**rows, **normal}
 
     def critic_gradient(self, batch: Batch, lots: Tensor | None = None) -> list[Tensor]:
         """The critics' loss, their mean value, and the loss's gradient."""
-        target = self.target_value(batch, lots)
+        if "next_action" not in batch:
+            # Here for all rows, which threads may share.
+            batch = {**batch, "next_noise": self._noise(len(batch["action"]))}
 
-        def work(pairs: Tensor, target: Tensor) -> list[Tensor]:
-            values = self.critics(pairs).squeeze(-1)
+        def work(*columns: Tensor) -> list[Tensor]:
+            rows = dict(zip(batch, columns, strict=True))
+            values, target = self._target_beside(
+                partial(self.values, self.critics, rows["observation"], rows["action"]),
+                partial(self.target_value, rows, lots),
+            )
             loss = (values - target).square().mean(dim=1).sum()
             return [loss.detach(), values.detach().mean(), *torch.autograd.grad(loss, self._critic_weights)]
 
-        pairs = torch.cat([batch["observation"], batch["action"]], dim=1)
-        return mean_over_rows(work, pairs, target, widths=self.settings.hidden)
+        return mean_over_rows(work, *batch.values(), widths=self.settings.hidden)
+
+    def values(self, critics: nn.Module, observation: Tensor, action: Tensor) -> Tensor:
+        """What critics expect of actions, (critics, rows)."""
+        values: Tensor = critics(torch.cat([observation, action], dim=1))
+        return values.squeeze(-1)
 
     def follow(self, critic_gradient: list[Tensor]) -> tuple[Tensor, Tensor]:
         """A step of Adam for all critics; their targets come after them. Returns the loss and the mean value."""
@@ -293,12 +316,18 @@ class Sac(Learner):
     @torch.no_grad()
     def target_value(self, batch: Batch, lots: Tensor | None = None) -> Tensor:
         """The reward, and the least that the target critics expect after it; only those drawn by lot, if given."""
-        action, log_probability = self.sample(batch["next_observation"])
-        values = self.target_critics(torch.cat([batch["next_observation"], action], dim=1)).squeeze(-1)
+        batch = batch if "next_action" in batch else self.foresee(batch)
+        values = self.values(self.target_critics, batch["next_observation"], batch["next_action"])
         if lots is not None:
             values = values.index_select(0, lots)
-        expected = torch.addcmul(values.amin(dim=0), self.temperature, log_probability, value=-1)
+        expected = torch.addcmul(values.amin(dim=0), self.temperature, batch["next_log_probability"], value=-1)
         return torch.addcmul(batch["reward"], 1 - batch["end"], expected, value=self.settings.gamma)
+
+    @torch.no_grad()
+    def foresee(self, rows: Batch) -> Batch:
+        """Rows with what the policy would do next."""
+        action, log_probability = self.sample(rows["next_observation"], rows.get("next_noise"))
+        return {**rows, "next_action": action, "next_log_probability": log_probability}
 
     def policy_gradient(self, batch: Batch) -> list[Tensor]:
         """The policy's loss, the mean log-probability of its actions, and the loss's gradient."""
@@ -306,7 +335,7 @@ class Sac(Learner):
 
         def work(observation: Tensor, noise: Tensor) -> list[Tensor]:
             action, log_probability = self.sample(observation, noise)
-            values = self.critics(torch.cat([observation, action], dim=1)).squeeze(-1)
+            values = self.values(self.critics, observation, action)
             trusted = values.amin(dim=0) if self.settings.policy_trusts == "least" else values.mean(dim=0)
             loss = (temperature * log_probability - trusted).mean()
             gradients = torch.autograd.grad(loss, self._policy_weights)
@@ -318,6 +347,7 @@ class Sac(Learner):
     def follow_policy(self, policy_gradient: list[Tensor]) -> None:
         """A step of Adam for the policy, and one for the temperature."""
         _, log_probability, *gradients = policy_gradient
+        self._acted.wait()
         self.policy_optimizer.step(gradients)
         self.cool(log_probability)
 
