@@ -216,11 +216,10 @@ def test_networks_of_different_layers_are_not_stacked():
 
 
 @SHARED
-@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("rows", [256, GRADIENT_BLOCK, 3 * GRADIENT_BLOCK, 3 * GRADIENT_BLOCK + 1])
 @pytest.mark.parametrize("needed", [(True, True, True), (False, True, True), (True, False, False)])
-def test_a_product_in_blocks_of_rows_is_the_plain_one(shared, blocks, needed):
-    """What GPUs use for many rows, in float64 on the CPU."""
-    rows = blocks * GRADIENT_BLOCK
+def test_a_product_in_blocks_of_rows_is_the_plain_one(shared, rows, needed):
+    """What GPUs use, in float64 on the CPU."""
     inputs, weight, bias = normal(MEMBERS, rows, INPUTS), normal(MEMBERS, OUTPUTS, INPUTS), normal(MEMBERS, OUTPUTS)
     if shared:
         inputs = normal(rows, INPUTS).expand(MEMBERS, -1, -1)
@@ -232,3 +231,4 @@ def test_a_product_in_blocks_of_rows_is_the_plain_one(shared, blocks, needed):
     cotangent = normal(*found.shape, seed=2)
     for one, other in zip(*(torch.autograd.grad(part, asked, cotangent) for part in (found, expected)), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+        assert one.is_contiguous()

@@ -61,7 +61,7 @@ GRADIENT_BLOCK = 512
 
 
 class _MemberProduct(torch.autograd.Function):
-    """A MemberLinear's product whose weight gradient is summed in blocks of rows.
+    """A MemberLinear's product whose weight gradient is summed in blocks of rows, and laid out like the weight.
 
     The matrix library gives a member's sum over thousands of rows to a few blocks of the GPU, ten times as slow.
     """
@@ -76,14 +76,18 @@ class _MemberProduct(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         input, weight = ctx.saved_tensors
         by_input, by_weight, by_bias = ctx.needs_input_grad
-        members, rows, outputs = gradient.shape
-        of_weight = None
-        if by_weight:
-            blocks = rows // GRADIENT_BLOCK
-            left = gradient.reshape(members * blocks, GRADIENT_BLOCK, outputs).transpose(1, 2)
-            right = input.reshape(members * blocks, GRADIENT_BLOCK, -1)
-            of_weight = (left @ right).view(members, blocks, outputs, -1).sum(dim=1)
+        of_weight = _weight_gradient(gradient, input) if by_weight else None
         return gradient @ weight if by_input else None, of_weight, gradient.sum(dim=1) if by_bias else None
+
+
+def _weight_gradient(gradient: Tensor, input: Tensor) -> Tensor:
+    members, rows, outputs = gradient.shape
+    blocks = 1 if rows % GRADIENT_BLOCK else rows // GRADIENT_BLOCK
+    if blocks == 1:
+        return gradient.transpose(1, 2) @ input
+    left = gradient.reshape(members * blocks, GRADIENT_BLOCK, outputs).transpose(1, 2)
+    right = input.reshape(members * blocks, GRADIENT_BLOCK, -1)
+    return (left @ right).view(members, blocks, outputs, -1).sum(dim=1)
 
 
 class MemberLinear(nn.Module):
@@ -97,7 +101,7 @@ class MemberLinear(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() == 2:
             input = input.expand(len(self.weight), -1, -1)
-        if input.is_cuda and input.shape[1] % GRADIENT_BLOCK == 0:
+        if input.is_cuda:
             product: Tensor = _MemberProduct.apply(input, self.weight, self.bias)  # type: ignore[no-untyped-call]
             return product
         return torch.baddbmm(self.bias.unsqueeze(1), input, self.weight.transpose(1, 2))
