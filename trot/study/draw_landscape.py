@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, SymmetricalLogLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from trot.study.one_weight import Landscape, LossCurve
 from trot.view.plots.figures import COLOURS, STYLE
@@ -47,9 +47,11 @@ def _draw_derivatives(panel: Any, found: Landscape, curve: LossCurve) -> None:
     largest = float(np.max(np.abs(curve.difference)))
     if largest > 0 and np.nanmax(np.abs(derivative), initial=0.0) > FAR_STEEPER * largest:
         panel.set_yscale("symlog", linthresh=largest)
-        ticks = SymmetricalLogLocator(base=10, linthresh=largest)
-        ticks.set_params(numticks=7)
-        panel.yaxis.set_major_locator(ticks)
+        # Far from 0 on both sides, and 0: near it the numbers would lie on each other.
+        top = int(np.log10(np.nanmax(np.abs(derivative))))
+        powers = [10.0**power for power in sorted({top, top // 2}) if 10.0**power > FAR_STEEPER * largest]
+        panel.yaxis.set_major_locator(FixedLocator([-power for power in powers[::-1]] + [0.0] + powers))
+        panel.yaxis.set_minor_locator(NullLocator())
 
 
 def window_title(steps: int, critic: bool) -> str:
