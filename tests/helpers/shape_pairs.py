@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from manifold import quat_exp
+from manifold import quat_exp, quat_product
 
 from trot.sim.load import load_model
 from trot.sim.model import Model
@@ -88,3 +88,26 @@ def overlapping(model: Model, num_worlds: int, rng: np.random.Generator, distanc
         joint_q[:, 7 * body : 7 * body + 3] = middle + rng.uniform(-distance / 2, distance / 2, (num_worlds, 3))
         joint_q[:, 7 * body + 3 : 7 * body + 7] = quat_exp(rng.normal(0, 1.5, (num_worlds, 3)))
     return joint_q
+
+
+def parallel(model: Model, num_worlds: int, rng: np.random.Generator, angle: float) -> np.ndarray:
+    """joint_q with the axes of two_bodies()' capsules side by side but for this angle, 1 cm deep, shifted along."""
+    joint_q = np.zeros((num_worlds, 14))
+    attitude = quat_exp(rng.normal(0, 1.5, (num_worlds, 3)))
+    tilt = quat_exp(angle * np.array([[1.0, 0, 0]]))
+    aside = 2 * model.feeler_radius[0] - 0.01
+    centre = np.zeros((num_worlds, 3))
+    shift = np.stack([np.full(num_worlds, aside), np.zeros(num_worlds), rng.uniform(-0.2, 0.2, num_worlds)], axis=1)
+    for body, (offset, turn) in enumerate(((centre, np.array([[1.0, 0, 0, 0]])), (shift, tilt))):
+        geom = model.source.geom(("first", "second")[body])
+        wanted = quat_product(attitude, np.broadcast_to(turn, attitude.shape))
+        back = geom.quat * [1, -1, -1, -1]
+        quat = quat_product(wanted, np.broadcast_to(back, wanted.shape))
+        joint_q[:, 7 * body : 7 * body + 3] = rotated(attitude, offset) - rotated(quat, geom.pos)
+        joint_q[:, 7 * body + 3 : 7 * body + 7] = quat
+    return joint_q
+
+
+def rotated(quat: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    pure = np.concatenate([np.zeros((len(quat), 1)), np.broadcast_to(vector, (len(quat), 3))], axis=1)
+    return quat_product(quat_product(quat, pure), quat * [1, -1, -1, -1])[:, 1:]

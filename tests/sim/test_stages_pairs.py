@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import mujoco
 import numpy as np
 import pytest
 from adjoints import LOAD_PARAMETERS, MOVE_BODIES, NUM_WORLDS, check_adjoint, lively_parameters
 from numpy.testing import assert_allclose
-from probe import PLACES
-from shape_pairs import FIXED, PAIRS, one_body, overlapping, two_bodies
+from probe import PLACES, run_stages
+from shape_pairs import CAPSULE, FIXED, PAIRS, one_body, overlapping, parallel, two_bodies
 
 from trot.sim.model import Model
 
@@ -79,3 +80,48 @@ def test_one_body_and_the_world(rng: np.random.Generator, place: str, kind: str)
     model = one_body(*FIXED[kind])
     found = check_power(model, overlapping(model, 10 * NUM_WORLDS, rng, 0.5), rng, place)
     assert 0.1 < (found["force"] != 0).any(axis=1).mean() < 0.95
+
+
+AT_REST = """
+    kinematics(world, model, lane);
+    FOR_LANES(body, num_bodies) world.body_velocity[body] = zero_motion();
+    barrier();
+    pair_contacts(world, model, lane);
+    for (int k = 0; k < 3; ++k) out_force(k, numbers(&world.pair_force[0].linear)[k]);
+"""
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PAIRS if kind != "box, box"])
+def test_depth_and_normal_are_mujocos(rng: np.random.Generator, place: str, kind: str) -> None:
+    """At rest the force is k d. Capsules touch a little off their closest points: up to 20 um here."""
+    model = two_bodies(*PAIRS[kind], springs=('user="2e4 0 0"', 'user="2e4 0 0"'))
+    joint_q = overlapping(model, 400, rng)
+    force = run_stages(model, AT_REST, {"joint_q": joint_q}, {"force": 3}, place)["force"]
+    data, ends = mujoco.MjData(model.source), np.zeros(6)
+    distance, normal = np.zeros(400), np.zeros((400, 3))
+    for world, q in enumerate(joint_q):
+        data.qpos[:] = q
+        mujoco.mj_kinematics(model.source, data)
+        distance[world] = mujoco.mj_geomDistance(model.source, data, 0, 1, 1.0, ends)
+        normal[world] = (ends[:3] - ends[3:]) * np.sign(distance[world])
+    assert (force[distance > 1e-4] == 0).all()
+    depth = np.linalg.norm(force, axis=1) / 1e4
+    # The axis of a capsule is outside of the box: inside, MuJoCo has another law.
+    touches = (distance < -1e-3) & (depth < 0.05)
+    assert touches.sum() > 40
+    exact = "capsule" not in kind
+    assert_allclose(depth[touches], -distance[touches], atol=1e-9 if exact else 2e-5)
+    normal /= np.linalg.norm(normal, axis=1, keepdims=True) + 1e-30
+    along = (force * normal).sum(axis=1) / np.linalg.norm(force, axis=1).clip(1e-30)
+    sign = np.sign(along[touches][0])
+    assert_allclose(sign * along[touches], 1, atol=1e-9 if exact else 2e-3)
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-4, 0.03])
+def test_parallel_capsules(rng: np.random.Generator, place: str, angle: float) -> None:
+    """Side by side in any attitude, shifted along."""
+    aligned = 'user="2e4 1e3 500"'
+    model = two_bodies(CAPSULE, CAPSULE, springs=(aligned, aligned))
+    joint_q = parallel(model, 2 * NUM_WORLDS, rng, angle)
+    found = check_power(model, joint_q, rng, place)
+    assert (found["force"] != 0).any(axis=1).all()

@@ -76,7 +76,8 @@ def find_ground(compiled: mujoco.MjModel, welds: Welds) -> int | None:
     solid = (compiled.geom_contype != 0) | (compiled.geom_conaffinity != 0)
     for ground in map(int, np.flatnonzero((compiled.geom_type == _PLANE) & solid)):
         _, quat = welds.place(compiled.geom_bodyid[ground], compiled.geom_pos[ground], compiled.geom_quat[ground])
-        if np.abs(rotation(quat)[:, 2] - [0, 0, 1]).max() <= _UPRIGHT:
+        # A quaternion of NaN is refused by name later.
+        if not np.abs(rotation(quat)[:, 2] - [0, 0, 1]).max() > _UPRIGHT:
             _require_friction(compiled, ground)
             return ground
     return None
