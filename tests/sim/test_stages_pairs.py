@@ -25,15 +25,15 @@ POWER = f"""
     }}
     barrier();
     pair_contacts_adjoint(world, adjoint, model, lane);
-    subtract_pair_bars(adjoint, model, lane);
-    FOR_LANES(pair, num_pairs) write(out_same, pair, world.pair_force[pair]);
+    subtract_pair_bars(world, adjoint, model, lane);
+    FOR_LANES(pair, num_pairs) write(out_same, pair, world.pair_touches[pair] ? world.pair_force[pair] : zero_force());
     barrier();
     pair_contacts(world, model, lane);
     subtract_pair_forces(world, model, lane);
     Real sum = zero();
     for (int body = 0; body < num_bodies; ++body) sum -= dot(adjoint.body_lambda[body], world.body_force[body]);
     out_value(0, sum);
-    FOR_LANES(pair, num_pairs) write(out_force, pair, world.pair_force[pair]);
+    FOR_LANES(pair, num_pairs) write(out_force, pair, world.pair_touches[pair] ? world.pair_force[pair] : zero_force());
     FOR_LANES(body, num_bodies) {{
         write(out_body_force, body, -world.body_force[body]);
         write(out_velocity_bar, body, -adjoint.velocity_bar[body]);
@@ -87,7 +87,7 @@ AT_REST = """
     FOR_LANES(body, num_bodies) world.body_velocity[body] = zero_motion();
     barrier();
     pair_contacts(world, model, lane);
-    for (int k = 0; k < 3; ++k) out_force(k, numbers(&world.pair_force[0].linear)[k]);
+    for (int k = 0; k < 3; ++k) out_force(k, world.pair_touches[0] ? numbers(&world.pair_force[0].linear)[k] : zero());
 """
 
 

@@ -59,7 +59,7 @@ STAGE void body_forces_adjoint(World& world, Adjoint& adjoint, const Model& mode
     }
     if (num_pairs > 0) {
         subtract_pair_forces(world, model, lane);
-        subtract_pair_bars(adjoint, model, lane);
+        subtract_pair_bars(world, adjoint, model, lane);
     }
 }
 

@@ -89,29 +89,45 @@ INLINE Motion seen_from(const Motion* of_body, int body, int from) {
     return body < 0 ? zero_motion() - of_body[from] : of_body[body] - of_body[from];
 }
 
-// Calls visit(found, touches) for every feeler of a pair that touches in some world.
-template <typename Kind, typename Visit>
-INLINE void touches_of_pair(const World& world, const Model& model, int pair, Visit visit) {
+// Whether anything of a pair is near in some world; most pairs are done with this.
+template <typename Kind>
+INLINE bool may_touch(const World& world, const Model& model, int pair) {
     const int solid = model.pair_solid[pair];
+    for (int feeler = model.pair_feeler_start[pair]; feeler < model.pair_feeler_end[pair]; ++feeler)
+        if (any(Kind::near(world, model, feeler, solid))) return true;
+    return false;
+}
+
+// Calls visit(found, touches) for every feeler of a pair that touches in some world, and says whether one did.
+template <typename Kind, typename Visit>
+INLINE bool touches_of_pair(const World& world, const Model& model, int pair, Visit visit) {
+    const int solid = model.pair_solid[pair];
+    bool some = false;
     for (int feeler = model.pair_feeler_start[pair]; feeler < model.pair_feeler_end[pair]; ++feeler) {
         const Mask near = Kind::near(world, model, feeler, solid);
         if (!any(near)) continue;
         const typename Kind::Found found = Kind::find(world, model, feeler, solid);
         const Mask touches = near & (found.depth > zero());
-        if (any(touches)) visit(found, touches);
+        if (!any(touches)) continue;
+        some = true;
+        visit(found, touches);
     }
+    return some;
 }
 
 template <typename Kind>
 INLINE void pair_forces(World& world, const Model& model, int lane, int first, int end) {
     FOR_LANES_FROM(pair, first, end) {
+        world.pair_touches[pair] = 0;
+        if (!may_touch<Kind>(world, model, pair)) continue;
         Force sum = zero_force();
-        touches_of_pair<Kind>(world, model, pair, [&](const typename Kind::Found& found, Mask touches) {
+        const auto push = [&](const typename Kind::Found& found, Mask touches) {
             const Motion velocity = seen_from(world.body_velocity, model.pair_body_a[pair], model.pair_body_b[pair]);
             const Vec3 f = touch_force(pair_parameters(world, model, pair), found, velocity_at(velocity, found.point));
             sum = select(touches, sum + force_at(f, found.point), sum);
-        });
-        world.pair_force[pair] = sum;
+        };
+        world.pair_touches[pair] = touches_of_pair<Kind>(world, model, pair, push);
+        if (world.pair_touches[pair]) world.pair_force[pair] = sum;
     }
 }
 
@@ -128,9 +144,11 @@ STAGE void pair_contacts(World& world, const Model& model, int lane) {
 template <typename Kind>
 INLINE void pair_forces_adjoint(World& world, Adjoint& adjoint, const Model& model, int lane, int first, int end) {
     FOR_LANES_FROM(pair, first, end) {
+        world.pair_touches[pair] = 0;
+        if (!may_touch<Kind>(world, model, pair)) continue;
         const int body_a = model.pair_body_a[pair], body_b = model.pair_body_b[pair], solid = model.pair_solid[pair];
         Force sum = zero_force(), velocity_bar = zero_force(), pose_a_bar = zero_force(), pose_b_bar = zero_force();
-        touches_of_pair<Kind>(world, model, pair, [&](const typename Kind::Found& found, Mask touches) {
+        const auto push = [&](const typename Kind::Found& found, Mask touches) {
             const Motion velocity = seen_from(world.body_velocity, body_a, body_b);
             const Motion lambda = seen_from(adjoint.body_lambda, body_a, body_b);
             const ContactParameters parameters = pair_parameters(world, model, pair);
@@ -152,7 +170,9 @@ INLINE void pair_forces_adjoint(World& world, Adjoint& adjoint, const Model& mod
                 pair_bar[pair_friction_stiffness_column] += select(touches, bar.parameters.friction_stiffness, zero());
                 pair_bar[pair_friction_column] += select(touches, bar.parameters.friction, zero());
             }
-        });
+        };
+        world.pair_touches[pair] = touches_of_pair<Kind>(world, model, pair, push);
+        if (!world.pair_touches[pair]) continue;
         world.pair_force[pair] = sum;
         adjoint.pair_velocity_bar[pair] = velocity_bar;
         adjoint.pair_pose_bar[2 * pair] = pose_a_bar;
@@ -172,12 +192,13 @@ STAGE void pair_contacts_adjoint(World& world, Adjoint& adjoint, const Model& mo
 
 // Takes what all pairs of a body do to it off its number: of the second body the opposite. body_pair holds
 // 2 * pair + which of the two the body is.
-INLINE void subtract_pairs(const Model& model, int lane, Force* of_body, const Force* of_pair) {
+INLINE void subtract_pairs(const World& world, const Model& model, int lane, Force* of_body, const Force* of_pair) {
     FOR_LANES(item, 6 * num_bodies) {
         const int body = item / 6, number = item % 6;
         Real sum = numbers(of_body)[item];
         for (int k = model.body_pair_start[body]; k < model.body_pair_start[body + 1]; ++k) {
             const int which = model.body_pair[k];
+            if (!world.pair_touches[which / 2]) continue;
             const Real share = numbers(&of_pair[which / 2])[number];
             sum += which % 2 ? share : -share;
         }
@@ -185,16 +206,18 @@ INLINE void subtract_pairs(const Model& model, int lane, Force* of_body, const F
     }
 }
 INLINE void subtract_pair_forces(World& world, const Model& model, int lane) {
-    subtract_pairs(model, lane, world.body_force, world.pair_force);
+    subtract_pairs(world, model, lane, world.body_force, world.pair_force);
     barrier();
 }
-INLINE void subtract_pair_bars(Adjoint& adjoint, const Model& model, int lane) {
-    subtract_pairs(model, lane, adjoint.velocity_bar, adjoint.pair_velocity_bar);
+INLINE void subtract_pair_bars(const World& world, Adjoint& adjoint, const Model& model, int lane) {
+    subtract_pairs(world, model, lane, adjoint.velocity_bar, adjoint.pair_velocity_bar);
     FOR_LANES(item, 6 * num_bodies) {
         const int body = item / 6, number = item % 6;
         Real sum = numbers(adjoint.pose_bar)[item];
-        for (int k = model.body_pair_start[body]; k < model.body_pair_start[body + 1]; ++k)
-            sum -= numbers(&adjoint.pair_pose_bar[model.body_pair[k]])[number];
+        for (int k = model.body_pair_start[body]; k < model.body_pair_start[body + 1]; ++k) {
+            const int which = model.body_pair[k];
+            if (world.pair_touches[which / 2]) sum -= numbers(&adjoint.pair_pose_bar[which])[number];
+        }
         numbers(adjoint.pose_bar)[item] = sum;
     }
     barrier();

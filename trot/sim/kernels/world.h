@@ -46,6 +46,7 @@ struct World : Substep {
     Vec3 feeler_position[at_least_one(num_feelers)];
     Vec3 feeler_half[at_least_one(num_feelers)];  // from its middle to one end
     Force pair_force[at_least_one(num_pairs)];    // on the pair's first body; on the second it is the opposite
+    int pair_touches[at_least_one(num_pairs)];    // in any world; where 0, what is kept of the pair is not written
 
     // mass_matrix.h
     Inertia composite_inertia[num_bodies];
