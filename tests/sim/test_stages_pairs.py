@@ -6,10 +6,13 @@ import mujoco
 import numpy as np
 import pytest
 from adjoints import LOAD_PARAMETERS, MOVE_BODIES, NUM_WORLDS, check_adjoint, lively_parameters
+from manifold import lively_states
 from numpy.testing import assert_allclose
 from probe import PLACES, run_stages
+from random_robots import random_robot
 from shape_pairs import CAPSULE, FIXED, PAIRS, one_body, overlapping, parallel, two_bodies
 
+from trot.sim.load import load_model
 from trot.sim.model import Model
 
 pytestmark = pytest.mark.parametrize("place", PLACES)
@@ -80,6 +83,21 @@ def test_one_body_and_the_world(rng: np.random.Generator, place: str, kind: str)
     model = one_body(*FIXED[kind])
     found = check_power(model, overlapping(model, 10 * NUM_WORLDS, rng, 0.5), rng, place)
     assert 0.1 < (found["force"] != 0).any(axis=1).mean() < 0.95
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_robots_among_obstacles(place: str, seed: int) -> None:
+    """Trees of every joint type whose shapes all may touch each other, a fixed box, a capsule and a slope."""
+    rng = np.random.default_rng(seed)
+    fixed = """
+        <geom name="table" type="box" size="0.3 0.2 0.1" euler="20 30 40"/>
+        <geom name="pole" type="capsule" size="0.1" fromto="0 0 -1 0.3 0.2 1"/>
+        <geom name="slope" type="plane" size="0 0 1" pos="0 0 -0.5" euler="15 10 0"/></worldbody>"""
+    text = random_robot(rng, 5, num_muscles=0).replace('contype="0"', 'contype="1"').replace("</worldbody>", fixed)
+    model = load_model(text, self_collision=True)
+    joint_q, _ = lively_states(model, NUM_WORLDS, rng)
+    found = check_power(model, joint_q, rng, place)
+    assert (found["force"].reshape(NUM_WORLDS, model.num_pairs, 6) != 0).any(axis=2).mean() > 0.02
 
 
 AT_REST = """

@@ -37,6 +37,6 @@ def contact_forces(model: Model, state: State) -> ContactForces:
     if contacts:
         run = launcher(model, Variant(joint_q.dtype), joint_q.device, (REPORT_CONTACTS,))
         tensors = {"joint_q": joint_q, "joint_qd": joint_qd, "point": point, "force": force}
-        sizes = {"num_worlds": worlds, "num_contacts": contacts, "axes": 3}
+        sizes: dict[str, float] = {"num_worlds": worlds, "num_contacts": contacts, "axes": 3}
         run.launch(REPORT_CONTACTS, sizes, tensors, run.num_blocks(worlds), substeps=1)
     return ContactForces(point, force, (force != 0).any(dim=-1))
