@@ -190,35 +190,45 @@ STAGE void pair_contacts_adjoint(World& world, Adjoint& adjoint, const Model& mo
     barrier();
 }
 
-// Takes what all pairs of a body do to it off its number: of the second body the opposite. body_pair holds
-// 2 * pair + which of the two the body is.
-INLINE void subtract_pairs(const World& world, const Model& model, int lane, Force* of_body, const Force* of_pair) {
+// Takes what all pairs of a body do to it off its numbers: of_pair(pair, which of its two bodies, number). One lane
+// goes through the pairs; many lanes own a number each, and go through those of its body.
+template <typename OfPair>
+INLINE void subtract_pairs(const World& world, const Model& model, int lane, Force* of_body, OfPair of_pair) {
+    if (LANES == 1) {
+        for (int pair = 0; pair < num_pairs; ++pair) {
+            if (!world.pair_touches[pair]) continue;
+            const int body_a = model.pair_body_a[pair], body_b = model.pair_body_b[pair];
+            for (int number = 0; number < 6; ++number) {
+                if (body_a >= 0) numbers(&of_body[body_a])[number] -= of_pair(pair, 0, number);
+                if (body_b >= 0) numbers(&of_body[body_b])[number] -= of_pair(pair, 1, number);
+            }
+        }
+        return;
+    }
     FOR_LANES(item, 6 * num_bodies) {
         const int body = item / 6, number = item % 6;
         Real sum = numbers(of_body)[item];
         for (int k = model.body_pair_start[body]; k < model.body_pair_start[body + 1]; ++k) {
             const int which = model.body_pair[k];
-            if (!world.pair_touches[which / 2]) continue;
-            const Real share = numbers(&of_pair[which / 2])[number];
-            sum += which % 2 ? share : -share;
+            if (world.pair_touches[which / 2]) sum -= of_pair(which / 2, which % 2, number);
         }
         numbers(of_body)[item] = sum;
     }
+    barrier();
+}
+INLINE Real opposite(const Force& of_first, int which, int number) {
+    const Real share = numbers(&of_first)[number];
+    return which ? -share : share;
 }
 INLINE void subtract_pair_forces(World& world, const Model& model, int lane) {
-    subtract_pairs(world, model, lane, world.body_force, world.pair_force);
-    barrier();
+    subtract_pairs(world, model, lane, world.body_force,
+                   [&](int pair, int which, int number) { return opposite(world.pair_force[pair], which, number); });
 }
 INLINE void subtract_pair_bars(const World& world, Adjoint& adjoint, const Model& model, int lane) {
-    subtract_pairs(world, model, lane, adjoint.velocity_bar, adjoint.pair_velocity_bar);
-    FOR_LANES(item, 6 * num_bodies) {
-        const int body = item / 6, number = item % 6;
-        Real sum = numbers(adjoint.pose_bar)[item];
-        for (int k = model.body_pair_start[body]; k < model.body_pair_start[body + 1]; ++k) {
-            const int which = model.body_pair[k];
-            if (world.pair_touches[which / 2]) sum -= numbers(&adjoint.pair_pose_bar[which])[number];
-        }
-        numbers(adjoint.pose_bar)[item] = sum;
-    }
-    barrier();
+    subtract_pairs(world, model, lane, adjoint.velocity_bar, [&](int pair, int which, int number) {
+        return opposite(adjoint.pair_velocity_bar[pair], which, number);
+    });
+    subtract_pairs(world, model, lane, adjoint.pose_bar, [&](int pair, int which, int number) {
+        return numbers(&adjoint.pair_pose_bar[2 * pair + which])[number];
+    });
 }
