@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from small_robot import mjcf
 
 import trot
 from trot.envs.registry import TASKS, make_task
-from trot.envs.task import load_once
+from trot.envs.task import ASSETS, load_once
+from trot.envs.tasks.ant import Ant
 from trot.sim.load import load_model
 
 LEG = '<geom name="ball" size="{size}" density="1000" user="{user}"/>'
@@ -109,3 +111,22 @@ def test_what_is_wrong_with_an_edited_file_is_told_with_its_name(tmp_path):
     (tmp_path / "leg.xml").unlink()
     with pytest.raises(FileNotFoundError, match="no robot file"):
         load_once(path, False, False)
+
+
+def test_a_task_says_whether_bodies_touch_each_other(tmp_path):
+    """44 pairs of an Ant's 13 shapes are neither on one body nor on a body and its parent."""
+    path = tmp_path / "ant.xml"
+    path.write_text((ASSETS / "ant.xml").read_text().replace('contype="0"', 'contype="1"'))
+
+    class Plain(Ant):
+        robot = path
+
+    class Touching(Plain):
+        self_collision = True
+
+    assert Plain().model.num_pairs == 0
+    env = trot.make_env(Touching(), num_worlds=2)
+    assert env.task.model.num_pairs == 44
+    env.reset()
+    _, reward, *_ = env.step(torch.zeros(2, env.num_actions))
+    assert reward.isfinite().all()

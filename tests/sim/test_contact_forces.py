@@ -69,3 +69,34 @@ def test_nothing_pushes_without_ground_or_points(every_joint: Model, rng: np.ran
 def test_a_state_of_another_robot_is_refused(every_joint: Model) -> None:
     with pytest.raises(ValueError, match=r"joint_q is \(3, 2\) torch.float64 on cpu; the kernel reads \(3, "):
         reported(every_joint, np.zeros((3, 2)), np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_pairs_of_shapes_come_after_the_points(rng: np.random.Generator, device: str) -> None:
+    """Of a ball between a wall and the ground, by hand; of boxes on each other, the middle of four corners."""
+    ball = load_model("""
+    <mujoco>
+      <worldbody>
+        <geom type="plane" size="0 0 1"/>
+        <geom type="plane" size="0 0 1" pos="1 0 0" euler="0 -90 0"/>
+        <body><freejoint/><geom size="0.2" mass="1" user="1e4 0 0"/></body>
+      </worldbody>
+    </mujoco>""")
+    pose = np.array([[0.83, 0.3, 0.19, 1, 0, 0, 0], [0.7, 0.3, 0.3, 1, 0, 0, 0]])
+    found = reported(ball, pose, np.zeros((2, 6)), device=device)
+    assert_allclose(found.point[0].cpu(), [[0.83, 0.3, -0.01], [1.03, 0.3, 0.19]], atol=1e-9)
+    assert_allclose(found.force[0].cpu(), [[0, 0, 100], [-300, 0, 0]], atol=1e-9)
+    assert found.touching.tolist() == [[True, True], [False, False]]
+
+    cube = load_model("""
+    <mujoco>
+      <worldbody>
+        <geom type="box" size="1 1 1"/>
+        <body><freejoint/><geom type="box" size="0.1 0.2 0.1" mass="1" user="1e4 0 0"/></body>
+      </worldbody>
+    </mujoco>""")
+    found = reported(cube, np.array([[0.4, 0.3, 1.095, 1, 0, 0, 0]]), np.zeros((1, 6)), device=device)
+    pushed = found.touching[0].cpu()
+    assert pushed.sum() == 1
+    assert_allclose(found.point[0].cpu()[pushed], [[0.4, 0.3, 0.9975]], atol=1e-9)
+    assert_allclose(abs(found.force[0].cpu()[pushed]), [[0, 0, 4 * 50]], atol=1e-9)

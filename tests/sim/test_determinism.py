@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 ROBOTS = {
     "ant": ROOT / "trot" / "envs" / "assets" / "ant.xml",
     "every_joint": ROOT / "tests" / "robots" / "every_joint.xml",
+    "every_pair": ROOT / "tests" / "robots" / "every_pair.xml",
     "muscle_humanoid": ROOT / "trot" / "envs" / "assets" / "muscle_humanoid.xml",
 }
 DT, SUBSTEPS = 1 / 60, 16
@@ -38,7 +39,7 @@ Inputs = tuple[Tensor, ...]
 
 @pytest.fixture(scope="module", params=ROBOTS)
 def model(request) -> Model:
-    return load_model(ROBOTS[request.param])
+    return load_model(ROBOTS[request.param], self_collision=request.param == "every_pair")
 
 
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])

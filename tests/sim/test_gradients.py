@@ -7,7 +7,7 @@ those that it disturbs are left out and counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 
@@ -27,13 +27,14 @@ from torch import Tensor
 
 from trot.sim.load import load_model
 from trot.sim.model import JointType, Model
-from trot.sim.parameters import Parameters
+from trot.sim.parameters import Parameters, own_parameters
 from trot.sim.state import State
 from trot.sim.step import step
 
 HERE = Path(__file__).parent
 ASSETS = HERE.parents[1] / "trot" / "envs" / "assets"
 ROBOTS = {
+    "every_pair": HERE.parent / "robots" / "every_pair.xml",
     "every_joint": HERE.parent / "robots" / "every_joint.xml",
     "ant": ASSETS / "ant.xml",
     "hopper": ASSETS / "hopper.xml",
@@ -41,7 +42,7 @@ ROBOTS = {
     "humanoid": ASSETS / "humanoid.xml",
     "muscle_humanoid": ASSETS / "muscle_humanoid.xml",
 }
-PARAMETERS = ("body_mass", "contact_stiffness", "contact_damping", "friction_stiffness", "friction")
+PARAMETERS = tuple(field.name for field in fields(Parameters))
 NUM_WORLDS = 20  # one whole block of 16 and an incomplete one
 CONTROL_DT, SUBSTEPS = 1 / 60, 16
 TOLERANCE = 1e-6
@@ -92,7 +93,7 @@ def make_run(
     robot: str, num_steps: int = 1, substeps: int = SUBSTEPS, dt: float = CONTROL_DT, seed: int = 0
 ) -> tuple[Run, dict[str, np.ndarray]]:
     """A run from lively states, with constants that differ per world and some controls beyond their range."""
-    model = load_model(ROBOTS[robot])
+    model = load_model(ROBOTS[robot], self_collision=robot == "every_pair")
     rng = np.random.default_rng(seed)
     joint_q, joint_qd = lively_states(model, NUM_WORLDS, rng)
     low, high = np.tile(model.control_lower, num_steps), np.tile(model.control_upper, num_steps)
@@ -101,8 +102,7 @@ def make_run(
         "joint_qd": joint_qd,
         "control": rng.uniform(low - 0.1, high + 0.1, (NUM_WORLDS, len(low))),
     }
-    shapes = (model.shape_stiffness, model.shape_damping, model.shape_friction_stiffness, model.shape_friction)
-    for name, own in zip(PARAMETERS, (model.body_mass, *shapes), strict=True):
+    for name, own in own_parameters(model).items():
         inputs[name] = own * rng.uniform(0.8, 1.2, (NUM_WORLDS, len(own)))
     weights = rng.normal(size=(NUM_WORLDS, num_steps, model.num_q + model.num_dofs))
     return Run(model, substeps, dt, weights), inputs
@@ -202,12 +202,14 @@ def test_muscles_pull_in_these_runs() -> None:
 
 
 @pytest.mark.parametrize("shape", ["(count,)", "(1, count)"])
-def test_constants_shared_by_all_worlds_get_the_sum_of_their_gradients(shape: str) -> None:
-    run, inputs = make_run("every_joint")
-    row = {name: inputs[name][0] if shape == "(count,)" else inputs[name][:1] for name in PARAMETERS}
-    per_world = {name: np.tile(inputs[name][0], (NUM_WORLDS, 1)) for name in PARAMETERS}
+@pytest.mark.parametrize("robot", ["every_joint", "every_pair"])
+def test_constants_shared_by_all_worlds_get_the_sum_of_their_gradients(robot: str, shape: str) -> None:
+    run, inputs = make_run(robot)
+    names = own_parameters(run.model)
+    row = {name: inputs[name][0] if shape == "(count,)" else inputs[name][:1] for name in names}
+    per_world = {name: np.tile(inputs[name][0], (NUM_WORLDS, 1)) for name in names}
     shared, separate = run.gradients(inputs | row), run.gradients(inputs | per_world)
-    for name in PARAMETERS:
+    for name in names:
         assert shared[name].shape == row[name].shape
         np.testing.assert_allclose(shared[name].reshape(-1), separate[name].sum(axis=0), rtol=1e-9)
 
@@ -254,7 +256,7 @@ def test_a_control_beyond_its_range_gets_no_gradient() -> None:
     assert (gradient[~held] != 0).all()
 
 
-@pytest.mark.parametrize("robot", ["every_joint", "ant"])
+@pytest.mark.parametrize("robot", ["every_joint", "every_pair", "ant"])
 def test_float32_agrees_with_float64(robot: str) -> None:
     run, inputs = make_run(robot)
     inputs = {name: value.astype(np.float32).astype(np.float64) for name, value in inputs.items()}

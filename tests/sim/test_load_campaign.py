@@ -14,12 +14,15 @@ from trot.sim.load import ModelError, load_model
 
 HELD = {"refused", "loaded", "stepped", "blew up, flagged"}
 FILES = {
-    "MJCF": mjcf().map(lambda text: {"text": text}),
+    "MJCF": st.builds(lambda text, touch: {"text": text, "self_collision": touch}, mjcf(), st.booleans()),
     "URDF": st.builds(
         lambda text, floating_base, ground: {"text": text, "floating_base": floating_base, "ground": ground},
         urdf(), st.booleans(), st.booleans(),
     ),
-    "changed": changed_robot().map(lambda changed: {"robot": changed[0], "text": changed[1]}),
+    "changed": st.builds(
+        lambda changed, touch: {"robot": changed[0], "text": changed[1], "self_collision": touch},
+        changed_robot(), st.booleans(),
+    ),
 }  # fmt: skip
 FEW = [("MJCF", 50, 3), ("URDF", 40, 3), ("changed", 60, 4)]
 """How many files, and for how many a kernel is built at most."""

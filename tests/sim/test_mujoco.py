@@ -90,9 +90,11 @@ STAGES = """
 
 
 def load_comparable(source: str | Path) -> Model:
-    """A robot with only what MuJoCo has too: no ground, no limits, no springs in ball joints."""
+    """A robot with only what MuJoCo has too: no forces of ground and shapes, no limits, no springs in ball joints."""
     model = load_model(source)
     springs = np.where(model.joint_type == JointType.BALL, 0, model.joint_stiffness)
+    nothing = np.zeros(model.num_pairs)
+    model = replace(model, pair_stiffness=nothing, pair_damping=nothing)
     return replace(model, ground_height=None, joint_stiffness=springs, joint_limit_stiffness=np.zeros(model.num_joints))
 
 

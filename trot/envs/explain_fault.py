@@ -72,4 +72,7 @@ def _parameters(model: Model, fault: Fault, dtype: torch.dtype) -> Parameters | 
     row: Tensor = fault.parameter.to(dtype)
     own_mass = torch.tensor(model.body_mass, dtype=dtype)
     where = columns(model)
-    return Parameters(body_mass=row[where["body_mass"]] * own_mass, friction=row[where["friction"]])
+    pair_friction = row[where["pair_friction"]] if "pair_friction" in where else None
+    return Parameters(
+        body_mass=row[where["body_mass"]] * own_mass, friction=row[where["friction"]], pair_friction=pair_friction
+    )

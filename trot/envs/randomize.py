@@ -35,7 +35,10 @@ class Randomize:
         where = columns(model)
         parameter = Parameters().pack(model, 1, like).repeat(count, 1)
         parameter[:, where["body_mass"]] *= _between(self.mass, (count, model.num_bodies), generator, like)
-        parameter[:, where["friction"]] *= _between(self.friction, (count, 1), generator, like)
+        grip = _between(self.friction, (count, 1), generator, like)
+        for name in ("friction", "pair_friction"):
+            if name in where:
+                parameter[:, where[name]] *= grip
         strength = _between(self.motor_strength, (count, model.num_controls), generator, like)
         return parameter, strength
 

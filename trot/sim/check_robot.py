@@ -49,6 +49,8 @@ class CheckSettings:
     """Add a free joint to the first body (URDF)."""
     ground: bool = False
     """Add the plane z = 0 where the file has none (URDF)."""
+    self_collision: bool = False
+    """Let moving bodies touch each other where the file's masks do."""
 
 
 Inputs = dict[str, Tensor]
@@ -62,10 +64,15 @@ def run_check(settings: CheckSettings) -> bool:
         raise ValueError(f"seconds must be a finite time of at least 0, not {settings.seconds}")
     if not 0 < settings.control_dt < math.inf:
         raise ValueError(f"control_dt must be a finite time above 0, not {settings.control_dt}")
-    model = load_model(settings.model, floating_base=settings.floating_base, ground=settings.ground)
+    model = load_model(
+        settings.model,
+        floating_base=settings.floating_base,
+        ground=settings.ground,
+        self_collision=settings.self_collision,
+    )
     print(
         f"{settings.model}: {model.num_bodies} bodies, {model.num_dofs} dofs, {model.num_controls} controls, "
-        f"{model.num_points} contact points, {model.num_muscles} muscles"
+        f"{model.num_points} contact points, {model.num_pairs} pairs, {model.num_muscles} muscles"
     )
     return report(check_gradients(model, settings), settings.tolerance)
 
@@ -173,4 +180,6 @@ def _units(model: Model, name: str, inputs: Inputs) -> list[float]:
 def _coordinate_names(model: Model, name: str) -> tuple[str, ...]:
     if name in ("joint_q", "joint_qd"):
         return model.dof_name
+    if name.startswith("pair_"):
+        return model.pair_name
     return {"control": model.actuator_name, "body_mass": model.body_name}.get(name, model.shape_name)

@@ -1,4 +1,4 @@
-"""The ground's forces on a robot, point by point: for whoever wants to see them."""
+"""The contact forces on a robot, point by point and pair by pair: for whoever wants to see them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trot.sim.state import State
 
 
 class ContactForces(NamedTuple):
-    """Of every contact point of the model, in every world; world axes."""
+    """Of every contact point of the model, then of every pair of shapes, in every world; world axes."""
 
     point: Tensor
-    """(num_worlds, num_points, 3) where it touches, or would, m."""
+    """(num_worlds, num_points + num_pairs, 3) where it touches, or would, m; the middle where a pair touches twice."""
     force: Tensor
-    """(num_worlds, num_points, 3) of the ground on it, N; zero where it does not touch."""
+    """(likewise) of the ground on the point, or on the pair's first body, N; zero where it does not touch."""
     touching: Tensor
-    """(num_worlds, num_points) whether the ground pushes it."""
+    """(num_worlds, num_points + num_pairs) whether it is pushed."""
 
 
 @torch.no_grad()
@@ -32,10 +32,11 @@ def contact_forces(model: Model, state: State) -> ContactForces:
     They come in the state's precision and without gradients. The kernel is compiled when this is first called.
     """
     joint_q, joint_qd = state.joint_q.contiguous(), state.joint_qd.contiguous()
-    worlds, points = state.num_worlds, model.num_points
-    point, force = joint_q.new_zeros(2, worlds, points, 3)
-    if points:
+    worlds, contacts = state.num_worlds, model.num_points + model.num_pairs
+    point, force = joint_q.new_zeros(2, worlds, contacts, 3)
+    if contacts:
         run = launcher(model, Variant(joint_q.dtype), joint_q.device, (REPORT_CONTACTS,))
         tensors = {"joint_q": joint_q, "joint_qd": joint_qd, "point": point, "force": force}
-        run.launch(REPORT_CONTACTS, {"num_worlds": worlds, "axes": 3}, tensors, run.num_blocks(worlds), substeps=1)
-    return ContactForces(point, force, force[..., 2] > 0)
+        sizes: dict[str, float] = {"num_worlds": worlds, "num_contacts": contacts, "axes": 3}
+        run.launch(REPORT_CONTACTS, sizes, tensors, run.num_blocks(worlds), substeps=1)
+    return ContactForces(point, force, (force != 0).any(dim=-1))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from trot.sim.errors import ModelError
-from trot.sim.model import Floats, Model
+from trot.sim.model import Floats, Model, PairKind
 
 _OPEN = ("joint_lower", "joint_upper", "control_lower", "control_upper")
 """Infinite where there is no limit."""
@@ -62,6 +62,8 @@ def _find_not_finite(model: Model) -> Iterator[str]:
         yield f"option gravity is {model.gravity.tolist()}. Give finite numbers."
     if model.ground_height is not None and not _fits(np.array(model.ground_height)).all():
         yield f"the ground plane lies at z = {model.ground_height}. Give a finite position."
+    if not all(_fits(heights).all() for heights in model.field_height):
+        yield "a height field holds numbers that are not finite. Give finite heights."
     for field, owners in _owners(model).items():
         values: Floats = getattr(model, field)
         bad = np.isnan(values) if field in _OPEN else ~_fits(values)
@@ -99,4 +101,28 @@ def _owners(model: Model) -> dict[str, list[str]]:
         "muscle": (muscles, ("peak_force",)),
         "segment": ([muscles[muscle] for muscle in model.segment_muscle], ("point",)),
     }
+    pairs = _pair_owners(model)
+    groups |= {
+        "feeler": (pairs["feeler"], ("pos", "half", "radius")),
+        "box": (pairs["box"], ("pos", "quat", "size")),
+        "plane": (pairs["plane"], ("pos", "normal")),
+        "field": (pairs["field"], ("pos", "quat", "spacing")),
+        "pair": (pairs["pair"], ("stiffness", "damping", "friction_stiffness", "friction")),
+    }
     return {f"{kind}_{name}": owners for kind, (owners, names) in groups.items() for name in names}
+
+
+def _pair_owners(model: Model) -> dict[str, list[str]]:
+    """The geoms of the pair that each feeler and each second shape belongs to."""
+    owners = {
+        "pair": [f"geoms {name}" for name in model.pair_name],
+        "feeler": ["a geom"] * model.num_feelers,
+        "box": ["a geom"] * len(model.box_pos),
+        "plane": ["a geom"] * len(model.plane_pos),
+        "field": ["a geom"] * len(model.field_pos),
+    }
+    kinds = {PairKind.ROUND: "feeler", PairKind.BOX: "box", PairKind.PLANE: "plane", PairKind.FIELD: "field"}
+    for pair, (first, end) in enumerate(model.pair_feeler):
+        owners["feeler"][first:end] = [owners["pair"][pair]] * (end - first)
+        owners[kinds[PairKind(model.pair_kind[pair])]][model.pair_solid[pair]] = owners["pair"][pair]
+    return owners

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trot.sim.cpp_struct import Field, Layout
-from trot.sim.model import WORLD, JointType, Model
+from trot.sim.model import WORLD, JointType, Model, PairKind
 from trot.sim.parameters import columns
 from trot.sim.weld import rotation
 
@@ -267,6 +267,63 @@ def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]
     ]
 
 
+def _pair_sizes(model: Model) -> dict[str, int]:
+    found = columns(model)
+    names = ("pair_stiffness", "pair_damping", "pair_friction_stiffness", "pair_friction")
+    return {
+        "num_feelers": model.num_feelers,
+        "num_pairs": model.num_pairs,
+        **{f"num_{kind.name.lower()}_pairs": int((model.pair_kind == kind).sum()) for kind in PairKind},
+        **{f"{name}_column": found[name].start if name in found else 0 for name in names},
+    }
+
+
+def _pair_fields(model: Model) -> list[Field]:
+    bodies = model.pair_body.ravel()
+    on_body = np.flatnonzero(bodies != WORLD).astype(np.int32)
+    order, body_start = _grouped(bodies[on_body], model.num_bodies)
+    half = np.linalg.norm(model.feeler_half, axis=1)
+    heights = model.field_height
+    rotations = {
+        kind: np.array([rotation(quat) for quat in quats]).reshape(-1, 3, 3)
+        for kind, quats in (("box", model.box_quat), ("field", model.field_quat))
+    }
+    return [
+        Field("feeler_body", model.feeler_body, "-1 for the world"),
+        Field("box_body", model.box_body, "-1 for the world"),
+        Field("field_rows", np.array([len(rows) for rows in heights], np.int32), "heights along y"),
+        Field("field_columns", np.array([rows.shape[1] for rows in heights], np.int32), "heights along x"),
+        Field("field_start", _starts(np.array([rows.size for rows in heights], np.int64)), "first in field_height"),
+        Field("pair_body_a", model.pair_body[:, 0].copy(), "body of the first shape, -1 for the world"),
+        Field("pair_body_b", model.pair_body[:, 1].copy(), "body of the second"),
+        Field("pair_feeler_start", model.pair_feeler[:, 0].copy(), "first feeler of the first shape"),
+        Field("pair_feeler_end", model.pair_feeler[:, 1].copy(), "past the last"),
+        Field("pair_solid", model.pair_solid, "the second shape: which feeler, box, plane or field"),
+        Field("body_pair", on_body[order], "2 * pair + which of its shapes, by body"),
+        Field("body_pair_start", body_start, "first of a body"),
+        Field("feeler_position", model.feeler_pos, "middle in the body frame, m"),
+        Field("feeler_half", model.feeler_half, "half its axis in the body frame, m"),
+        Field("feeler_square", half**2, "of that length, m^2"),
+        Field("feeler_radius", model.feeler_radius, "m"),
+        Field("feeler_reach", half + model.feeler_radius, "of the ball around it, m"),
+        Field("box_position", model.box_pos, "middle in the body frame, m"),
+        Field("box_rotation", rotations["box"], "likewise"),
+        Field("box_size", model.box_size, "half its sides, m"),
+        Field("box_reach", np.linalg.norm(model.box_size, axis=1), "of the ball around it, m"),
+        Field("plane_position", model.plane_pos, "a point of it, m"),
+        Field("plane_normal", model.plane_normal, "unit"),
+        Field("field_position", model.field_pos, "middle at height 0, m"),
+        Field("field_rotation", rotations["field"], "likewise"),
+        Field("field_spacing_x", model.field_spacing[:, 0].copy(), "between two heights, m"),
+        Field("field_spacing_y", model.field_spacing[:, 1].copy(), "likewise"),
+        Field("field_height", np.concatenate([np.zeros(0), *(rows.ravel() for rows in heights)]), "m"),
+        Field("pair_stiffness", model.pair_stiffness, "N/m"),
+        Field("pair_damping", model.pair_damping, "N s/m^2"),
+        Field("pair_friction_stiffness", model.pair_friction_stiffness, "N s/m"),
+        Field("pair_friction", model.pair_friction, "Coulomb"),
+    ]
+
+
 def kernel_layout(model: Model, lanes: int) -> Layout:
     """Work out every size and table that the kernels of this model are compiled with or read.
 
@@ -290,6 +347,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         "num_controls": model.num_controls,
         "num_muscles": model.num_muscles,
         "num_segments": model.num_segments,
+        **_pair_sizes(model),
         "FREE": int(JointType.FREE),
         "BALL": int(JointType.BALL),
         "SLIDE_JOINT": int(JointType.SLIDE),
@@ -309,6 +367,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         Field("ball_dof", model.joint_dof_start[balls], "its first dof"),
         Field("point_shape", model.point_shape, "shape a contact point belongs to"),
         *_actuator_fields(model),
+        *_pair_fields(model),
         *_constant_fields(model, dofs, balls),
     ]
     fields.sort(key=lambda field: field.values.dtype != np.int32)

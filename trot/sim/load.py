@@ -19,7 +19,8 @@ from trot.sim.actuators import Actuators, read_actuators
 from trot.sim.errors import ModelError
 from trot.sim.finite import refuse_written_nan, require_finite
 from trot.sim.model import Floats, JointType, Model
-from trot.sim.shapes import Shapes, find_obstacles, read_shapes
+from trot.sim.pairs import Pairs, read_pairs
+from trot.sim.shapes import Shapes, find_ground, read_shapes
 from trot.sim.unsupported import disabled, find_unsupported, name_of
 from trot.sim.weld import Welds, fold_welds, mass_properties
 
@@ -35,16 +36,23 @@ _EVERY_MASK = 0x7FFFFFFF
 """A ground that touches every geom which can touch anything."""
 
 
-def load_model(source: str | os.PathLike[str], *, floating_base: bool = False, ground: bool = False) -> Model:
+def load_model(
+    source: str | os.PathLike[str],
+    *,
+    floating_base: bool = False,
+    ground: bool = False,
+    self_collision: bool = False,
+) -> Model:
     """Read a robot from a path to MJCF or URDF, or from the XML text itself.
 
     floating_base gives the first body, which must have no joint of its own, a free joint. ground adds the plane
-    z = 0 where the file has none, as no URDF has. What the file asks for and trot does not simulate raises
+    z = 0 where the file has none, as no URDF has. With self_collision moving bodies touch each other where the file's
+    masks let them; else they pass through each other. What the file asks for and trot does not simulate raises
     ModelError; docs/robots.md lists it.
     """
     text, path = _read(source)
     with _naming(path):
-        return _build(*_compile(text, path, floating_base, ground), text, path)
+        return _build(*_compile(text, path, floating_base, ground), text, path, self_collision)
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,12 @@ class Loaded:
 
 
 def load_if_changed(
-    source: str | os.PathLike[str], before: Loaded | None, *, floating_base: bool = False, ground: bool = False
+    source: str | os.PathLike[str],
+    before: Loaded | None,
+    *,
+    floating_base: bool = False,
+    ground: bool = False,
+    self_collision: bool = False,
 ) -> Loaded:
     """The robot as its files are now, as load_model() reads it; `before` itself where nothing in them has changed."""
     text, path = _read(source)
@@ -66,7 +79,7 @@ def load_if_changed(
         content = _digest(spec, compiled, text)
         if before is not None and before.content == content:
             return before
-        return Loaded(_build(spec, compiled, text, path), content)
+        return Loaded(_build(spec, compiled, text, path, self_collision), content)
 
 
 def compile_robot(
@@ -175,13 +188,11 @@ def _add_ground(spec: mujoco.MjSpec) -> None:
     )
 
 
-def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str, path: Path | None) -> Model:
+def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str, path: Path | None, self_collision: bool) -> Model:
     """Keep what trot simulates."""
     welds = fold_welds(compiled)
+    notes: list[str] = []
     problems = list(find_unsupported(compiled))
-    # A URDF tells the robot alone: what is fixed to the world there is its foot, and stands in nobody's way.
-    if not _is_urdf(text):
-        problems += find_obstacles(compiled, welds)
     if problems:
         raise ModelError("\n  ".join(problems))
     if len(welds.moving) == 0:
@@ -192,12 +203,24 @@ def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str, path: Path 
     geom_user = {geom.id: np.array(geom.userdata, dtype=float) for geom in spec.geoms}
     # What is not finite is named below; NumPy need not warn of it.
     with np.errstate(all="ignore"):
+        pairs = read_pairs(
+            compiled,
+            welds,
+            geom_user,
+            find_ground(compiled, welds),
+            self_collision=self_collision,
+            # A URDF tells the robot alone: what is fixed to the world there is its foot, and stands in nobody's way.
+            obstacles=not _is_urdf(text),
+            notes=notes,
+        )
         model = Model(
             gravity=np.array(compiled.opt.gravity) * (not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_GRAVITY)),
             **_body_fields(compiled, welds),
             **_joint_fields(compiled, welds, joint_user),
             **_shape_fields(read_shapes(compiled, welds, geom_user)),
+            **_pair_fields(pairs),
             **_actuator_fields(read_actuators(compiled, welds)),
+            notes=tuple(notes),
             source=compiled,
         )
     require_finite(model)
@@ -283,6 +306,35 @@ def _shape_fields(shapes: Shapes) -> dict[str, Any]:
         "point_shape": shapes.point_shape,
         "point_pos": shapes.point_pos,
         "point_radius": shapes.point_radius,
+    }
+
+
+def _pair_fields(pairs: Pairs) -> dict[str, Any]:
+    stiffness, damping, friction_stiffness, friction = np.array(pairs.pair_constants).reshape(-1, 4).T.copy()
+    return {
+        "feeler_body": np.array(pairs.feeler_body, np.int32),
+        "feeler_pos": np.array(pairs.feeler_pos, float).reshape(-1, 3),
+        "feeler_half": np.array(pairs.feeler_half, float).reshape(-1, 3),
+        "feeler_radius": np.array(pairs.feeler_radius, float),
+        "box_body": np.array(pairs.box_body, np.int32),
+        "box_pos": np.array(pairs.box_pos, float).reshape(-1, 3),
+        "box_quat": np.array(pairs.box_quat, float).reshape(-1, 4),
+        "box_size": np.array(pairs.box_size, float).reshape(-1, 3),
+        "plane_pos": np.array(pairs.plane_pos, float).reshape(-1, 3),
+        "plane_normal": np.array(pairs.plane_normal, float).reshape(-1, 3),
+        "field_pos": np.array(pairs.field_pos, float).reshape(-1, 3),
+        "field_quat": np.array(pairs.field_quat, float).reshape(-1, 4),
+        "field_spacing": np.array(pairs.field_spacing, float).reshape(-1, 2),
+        "field_height": tuple(pairs.field_height),
+        "pair_name": tuple(pairs.pair_name),
+        "pair_kind": np.array(pairs.pair_kind, np.int32),
+        "pair_body": np.array(pairs.pair_body, np.int32).reshape(-1, 2),
+        "pair_feeler": np.array(pairs.pair_feeler, np.int32).reshape(-1, 2),
+        "pair_solid": np.array(pairs.pair_solid, np.int32),
+        "pair_stiffness": stiffness,
+        "pair_damping": damping,
+        "pair_friction_stiffness": friction_stiffness,
+        "pair_friction": friction,
     }
 
 

@@ -37,6 +37,17 @@ class JointType(IntEnum):
         return self in (JointType.FREE, JointType.BALL)
 
 
+class PairKind(IntEnum):
+    """What the second shape of a pair is, in the order in which pairs stand in a Model."""
+
+    ROUND = 0
+    """A sphere or capsule."""
+    BOX = 1
+    PLANE = 2
+    FIELD = 3
+    """A height field."""
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A tree of bodies with at least one dof each: what is welded together is one body.
@@ -112,6 +123,47 @@ class Model:
     point_radius: Floats
     """(num_points,) 0 for a box corner."""
 
+    # Shapes that may touch each other, or what is fixed to the world. A feeler is a ball, or a capsule: a ball swept
+    # from pos - half to pos + half. A pair is the feelers of one shape against another shape.
+    feeler_body: Ints
+    """(num_feelers,) WORLD allowed, as in the bodies below."""
+    feeler_pos: Floats
+    """(num_feelers, 3) its middle in the body frame."""
+    feeler_half: Floats
+    """(num_feelers, 3) half its axis, zero for a ball."""
+    feeler_radius: Floats
+    box_body: Ints
+    box_pos: Floats
+    """(num_boxes, 3) its middle in the body frame."""
+    box_quat: Floats
+    box_size: Floats
+    """(num_boxes, 3) half its sides."""
+    plane_pos: Floats
+    """(num_planes, 3) a point of it, in the world."""
+    plane_normal: Floats
+    field_pos: Floats
+    """(num_fields, 3) its middle at height 0, in the world."""
+    field_quat: Floats
+    field_spacing: Floats
+    """(num_fields, 2) between two heights along x and along y, m."""
+    field_height: tuple[Floats, ...]
+    """For each field (rows along y, columns along x), m."""
+    pair_name: tuple[str, ...]
+    """The two geoms."""
+    pair_kind: Ints
+    """(num_pairs,) what the second shape is, ascending."""
+    pair_body: Ints
+    """(num_pairs, 2)"""
+    pair_feeler: Ints
+    """(num_pairs, 2) first feeler of the first shape, and past the last."""
+    pair_solid: Ints
+    """(num_pairs,) the second shape: which feeler, box, plane or field."""
+    pair_stiffness: Floats
+    """(num_pairs,) as of a shape, and so the other three."""
+    pair_damping: Floats
+    pair_friction_stiffness: Floats
+    pair_friction: Floats
+
     # Actuators, in the file's order: control[a] is clamped to [control_lower[a], control_upper[a]].
     actuator_name: tuple[str, ...]
     control_lower: Floats
@@ -131,11 +183,13 @@ class Model:
     segment_point: Floats
     """(num_segments, 2, 3) waypoints in the frames of those bodies."""
 
+    notes: tuple[str, ...]
+    """What of the file is approximated or left out, one sentence each."""
     source: mujoco.MjModel = field(repr=False)
     """MuJoCo's compiled model, for drawing and as an oracle."""
 
     def __post_init__(self) -> None:
-        for value in vars(self).values():
+        for value in (*vars(self).values(), *self.field_height):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
 
@@ -162,6 +216,14 @@ class Model:
     @property
     def num_points(self) -> int:
         return len(self.point_shape)
+
+    @property
+    def num_feelers(self) -> int:
+        return len(self.feeler_body)
+
+    @property
+    def num_pairs(self) -> int:
+        return len(self.pair_kind)
 
     @property
     def num_controls(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -13,9 +13,9 @@ from trot.sim.model import Floats, Model
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """Tensors of one value per body or shape, (count,) or (num_worlds, count); None keeps the model's own.
+    """Tensors of one value per body, shape or pair, (count,) or (num_worlds, count); None keeps the model's own.
 
-    Order: Model.body_name and Model.shape_name.
+    Order: Model.body_name, Model.shape_name and Model.pair_name.
     """
 
     body_mass: Tensor | None = None
@@ -28,11 +28,20 @@ class Parameters:
     """N s/m"""
     friction: Tensor | None = None
     """Coulomb's coefficient."""
+    pair_stiffness: Tensor | None = None
+    """As contact_stiffness, of pairs of shapes that touch each other; so the other three."""
+    pair_damping: Tensor | None = None
+    pair_friction_stiffness: Tensor | None = None
+    pair_friction: Tensor | None = None
 
     def pack(self, model: Model, num_worlds: int, like: Tensor) -> Tensor:
         """One row per world (or one row for all), in the order of columns(). Of body_mass it holds factors."""
         rows: list[Tensor] = []
-        for name, own in _own_tensors(model, like).items():
+        own_values = _own_tensors(model, like)
+        for name in (field.name for field in fields(self)):
+            if name not in own_values and getattr(self, name) is not None:
+                raise ValueError(f"parameters.{name} is given, but the model has no pairs of shapes that touch")
+        for name, own in own_values.items():
             given: Tensor | None = getattr(self, name)
             value = own if given is None else _checked(name, given, own, num_worlds)
             if name == "body_mass":
@@ -44,13 +53,23 @@ class Parameters:
 
 
 def own_parameters(model: Model) -> dict[str, Floats]:
-    """The model's own value of every parameter, by the name of its field in Parameters and in that order."""
+    """The model's own value of every parameter, by the name of its field in Parameters and in that order.
+
+    Those of pairs only where it has any.
+    """
+    pairs = {
+        "pair_stiffness": model.pair_stiffness,
+        "pair_damping": model.pair_damping,
+        "pair_friction_stiffness": model.pair_friction_stiffness,
+        "pair_friction": model.pair_friction,
+    }
     return {
         "body_mass": model.body_mass,
         "contact_stiffness": model.shape_stiffness,
         "contact_damping": model.shape_damping,
         "friction_stiffness": model.shape_friction_stiffness,
         "friction": model.shape_friction,
+        **(pairs if model.num_pairs else {}),
     }
 
 
@@ -79,6 +98,10 @@ def _own_tensors(model: Model, like: Tensor) -> dict[str, Tensor]:
     return places[place]
 
 
+def _owner(name: str) -> str:
+    return "body" if name == "body_mass" else "pair" if name.startswith("pair_") else "shape"
+
+
 def _checked(name: str, value: Tensor, own: Tensor, num_worlds: int) -> Tensor:
     count = len(own)
     if not isinstance(value, Tensor):
@@ -86,7 +109,7 @@ def _checked(name: str, value: Tensor, own: Tensor, num_worlds: int) -> Tensor:
     if tuple(value.shape) not in ((count,), (1, count), (num_worlds, count)):
         raise ValueError(
             f"parameters.{name} must be ({count},) or ({num_worlds}, {count}), one value per "
-            f"{'body' if name == 'body_mass' else 'shape'}, not {tuple(value.shape)}"
+            f"{_owner(name)}, not {tuple(value.shape)}"
         )
     if value.dtype != own.dtype or value.device != own.device:
         raise ValueError(

@@ -63,12 +63,12 @@ CONTACTS = ArgumentGroup(
     (
         Argument("joint_q", "const Scalar*", "the state", ("num_worlds", "num_q")),
         Argument("joint_qd", "const Scalar*", "the state", ("num_worlds", "num_dofs")),
-        Argument("point", "Scalar*", "where each contact point touches, m", ("num_worlds", "num_points", "axes")),
-        Argument("force", "Scalar*", "of the ground on it, N", ("num_worlds", "num_points", "axes")),
+        Argument("point", "Scalar*", "where each contact point touches, m", ("num_worlds", "num_contacts", "axes")),
+        Argument("force", "Scalar*", "of the ground on it, N", ("num_worlds", "num_contacts", "axes")),
         Argument("num_worlds", "int", "rows of these tensors"),
     ),
 )
-"""The ground's forces on every contact point."""
+"""The ground's forces on every contact point, then the forces of every pair of shapes on its first body."""
 
 REPORT = ArgumentGroup("Report", (Argument("sizes", "int*", "what the host must know", ("report",)),))
 """What only the compiler knows."""

@@ -1,6 +1,6 @@
 """The ground, and the shapes of a robot that may touch it, each stood for by one to eight points.
 
-Contact is between the robot and one horizontal plane only: two moving bodies pass through each other.
+The ground is one horizontal plane. What else shapes touch, each other among it, is in pairs.py.
 Contact constants are the shape's own; those of the plane are not read.
 """
 
@@ -50,14 +50,14 @@ class Shapes:
 
 def read_shapes(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats]) -> Shapes:
     """Find the ground and what may touch it. user holds the user attribute of each geom as the file gives it."""
-    ground = _find_ground(compiled, welds)
+    ground = find_ground(compiled, welds)
     touching = [] if ground is None else _find_touching(compiled, welds, ground)
     # A geom of a welded body can stand in the file after the geoms of its owner's other children.
     touching.sort(key=lambda geom: welds.owner[compiled.geom_bodyid[geom]])
     points = [_points(compiled, welds, geom) for geom in touching]
     radii = [0.0 if compiled.geom_type[geom] == _BOX else compiled.geom_size[geom, 0] for geom in touching]
     counts = [len(ends) for ends in points]
-    constants = [_constants(compiled, geom, user.get(geom, np.zeros(0))) for geom in touching]
+    constants = [contact_constants(compiled, geom, user.get(geom, np.zeros(0))) for geom in touching]
     return Shapes(
         ground_height=None if ground is None else _plane_height(compiled, welds, ground),
         name=tuple(name_of(compiled, "geom", geom) for geom in touching),
@@ -69,26 +69,22 @@ def read_shapes(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats])
     )
 
 
-def _find_ground(compiled: mujoco.MjModel, welds: Welds) -> int | None:
-    """The one plane that can be touched, or None; a plane that no mask lets through is only drawn."""
-    if _contact_is_off(compiled):
+def find_ground(compiled: mujoco.MjModel, welds: Welds) -> int | None:
+    """The first horizontal plane that can be touched, or None; a plane that no mask lets through is only drawn."""
+    if contact_is_off(compiled):
         return None
     solid = (compiled.geom_contype != 0) | (compiled.geom_conaffinity != 0)
-    planes = [int(geom) for geom in np.flatnonzero((compiled.geom_type == _PLANE) & solid)]
-    if not planes:
-        return None
-    names = [name_of(compiled, "geom", plane) for plane in planes]
-    if len(planes) > 1:
-        raise ModelError(f"planes '{names[0]}' and '{names[1]}': only one ground plane is simulated. Remove one.")
-    ground = planes[0]
-    _, quat = welds.place(compiled.geom_bodyid[ground], compiled.geom_pos[ground], compiled.geom_quat[ground])
-    if np.abs(rotation(quat)[:, 2] - [0, 0, 1]).max() > _UPRIGHT:
-        raise ModelError(f"plane '{names[0]}' is not horizontal, its normal must be +z. Tilt gravity instead.")
-    _require_friction(compiled, ground)
-    return ground
+    for ground in map(int, np.flatnonzero((compiled.geom_type == _PLANE) & solid)):
+        _, quat = welds.place(compiled.geom_bodyid[ground], compiled.geom_pos[ground], compiled.geom_quat[ground])
+        # A quaternion of NaN is refused by name later.
+        if not np.abs(rotation(quat)[:, 2] - [0, 0, 1]).max() > _UPRIGHT:
+            _require_friction(compiled, ground)
+            return ground
+    return None
 
 
-def _contact_is_off(compiled: mujoco.MjModel) -> bool:
+def contact_is_off(compiled: mujoco.MjModel) -> bool:
+    """Whether the file switches all contact off."""
     return disabled(compiled, mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
 
 
@@ -96,7 +92,7 @@ def _plane_height(compiled: mujoco.MjModel, welds: Welds, ground: int) -> float:
     return float(welds.place_point(compiled.geom_bodyid[ground], compiled.geom_pos[ground])[2])
 
 
-def _can_touch(compiled: mujoco.MjModel, geom: int, other: int) -> bool:
+def masks_meet(compiled: mujoco.MjModel, geom: int, other: int) -> bool:
     """Whether masks and <exclude> let two geoms of different bodies collide, as in MuJoCo."""
     contype, conaffinity = compiled.geom_contype, compiled.geom_conaffinity
     masks = (contype[geom] & conaffinity[other]) | (contype[other] & conaffinity[geom])
@@ -104,13 +100,24 @@ def _can_touch(compiled: mujoco.MjModel, geom: int, other: int) -> bool:
     return bool(masks) and (low << 16) + high not in compiled.exclude_signature
 
 
+def explicit_pairs(compiled: mujoco.MjModel) -> dict[tuple[int, int], int]:
+    """The geoms of every <pair> of the file, the lower number first, and which pair it is."""
+    ends = zip(compiled.pair_geom1, compiled.pair_geom2, strict=True)
+    return {(int(min(pair)), int(max(pair))): index for index, pair in enumerate(ends)}
+
+
 def _find_touching(compiled: mujoco.MjModel, welds: Welds, ground: int) -> list[int]:
-    touching = [geom for geom in _geoms_of_robot(compiled, welds) if _can_touch(compiled, geom, ground)]
+    listed = explicit_pairs(compiled)
+    touching = [
+        geom
+        for geom in _geoms_of_robot(compiled, welds)
+        if masks_meet(compiled, geom, ground) and (min(geom, ground), max(geom, ground)) not in listed
+    ]
     for geom in touching:
         name, kind = name_of(compiled, "geom", geom), compiled.geom_type[geom]
         if kind not in (_SPHERE, _CAPSULE, _BOX):
             raise ModelError(
-                f"geom '{name}' is of type {_kind_name(kind)}; only a sphere, capsule or box can touch the ground. "
+                f"geom '{name}' is of type {kind_name(kind)}; only a sphere, capsule or box can touch the ground. "
                 'Replace it by some of these, or set contype="0" conaffinity="0" if it is only drawn.'
             )
         if compiled.geom_condim[geom] not in (1, 3):
@@ -118,25 +125,17 @@ def _find_touching(compiled: mujoco.MjModel, welds: Welds, ground: int) -> list[
                 f"geom '{name}' has condim={compiled.geom_condim[geom]}; torsional and rolling friction are not "
                 'simulated. Set condim="3".'
             )
-        for field in ("geom_surfacevel", "geom_adhesion"):
-            if np.any(getattr(compiled, field, np.zeros(compiled.ngeom))[[geom, ground]] != 0):
-                raise ModelError(f"geom '{name}' or the ground has {field[5:]}, which is not simulated. Remove it.")
+        require_plain(compiled, (geom, ground))
     return touching
 
 
-def find_obstacles(compiled: mujoco.MjModel, welds: Welds) -> Iterator[str]:
-    """One sentence or two per geom that stands in the world and that the robot could run into."""
-    if _contact_is_off(compiled):
-        return
-    robot = list(_geoms_of_robot(compiled, welds))
-    for geom in range(compiled.ngeom):
-        fixed = welds.owner[compiled.geom_bodyid[geom]] == WORLD
-        if fixed and compiled.geom_type[geom] != _PLANE and any(_can_touch(compiled, geom, part) for part in robot):
-            name, kind = name_of(compiled, "geom", geom), _kind_name(compiled.geom_type[geom])
-            yield (
-                f"geom '{name}' ({kind}) is fixed to the world; only a plane can be touched there. Remove it, or set "
-                'contype="0" conaffinity="0".'
-            )
+def require_plain(compiled: mujoco.MjModel, geoms: tuple[int, int]) -> None:
+    """Refuse what makes a surface move or stick."""
+    for geom in geoms:
+        for field in ("geom_surfacevel", "geom_adhesion"):
+            if np.any(getattr(compiled, field, np.zeros(compiled.ngeom))[geom] != 0):
+                name = name_of(compiled, "geom", geom)
+                raise ModelError(f"geom '{name}' has {field[5:]}, which is not simulated. Remove it.")
 
 
 def _geoms_of_robot(compiled: mujoco.MjModel, welds: Welds) -> Iterator[int]:
@@ -156,7 +155,7 @@ def _points(compiled: mujoco.MjModel, welds: Welds, geom: int) -> Floats:
     return pos + local @ rotation(quat).T
 
 
-def _constants(compiled: mujoco.MjModel, geom: int, user: Floats) -> tuple[float, float, float, float]:
+def contact_constants(compiled: mujoco.MjModel, geom: int, user: Floats) -> tuple[float, float, float, float]:
     """Stiffness, damping, friction stiffness and friction coefficient of one shape."""
     name = name_of(compiled, "geom", geom)
     _require_friction(compiled, geom)
@@ -180,5 +179,6 @@ def _require_friction(compiled: mujoco.MjModel, geom: int) -> None:
         raise ModelError(f"geom '{name}' has friction={friction.tolist()}. Give finite coefficients >= 0.")
 
 
-def _kind_name(kind: int) -> str:
+def kind_name(kind: int) -> str:
+    """As MJCF writes it."""
     return str(mujoco.mjtGeom(kind).name).removeprefix("mjGEOM_").lower()

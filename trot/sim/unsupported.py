@@ -109,13 +109,6 @@ def _in_constraints(compiled: mujoco.MjModel) -> Iterator[str]:
                 f"equality constraint '{name}' ({kind}) is not simulated: the bodies must form a tree. "
                 'Remove it, or set active="false".'
             )
-    for pair in range(compiled.npair):
-        geoms = (compiled.pair_geom1[pair], compiled.pair_geom2[pair])
-        first, second = (name_of(compiled, "geom", geom) for geom in geoms)
-        yield (
-            f"contact pair '{first}' and '{second}' is not simulated. Remove the pair; contact with the ground "
-            "comes from contype and conaffinity."
-        )
 
 
 def _nonzero(compiled: mujoco.MjModel, field: str, index: int) -> bool:

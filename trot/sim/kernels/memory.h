@@ -27,6 +27,17 @@ INLINE void store(Scalar* tensor, int num_worlds, int width, int block, int colu
 #endif
 }
 
+// Numbers of a table that differs from world to world only in where it is looked up.
+INLINE Real gather(const Scalar* table, Real index) {
+#if defined(__CUDA_ARCH__)
+    return table[(int)index];
+#else
+    Real value;
+    for (int i = 0; i < WORLDS_PER_BLOCK; ++i) value[i] = table[(int)index[i]];
+    return value;
+#endif
+}
+
 // What the backward pass needs of a substep: the state before it, its acceleration, and where it pays, the factor.
 constexpr int RECORD_FACTOR = sizeof(Substep) / sizeof(Real);
 constexpr int RECORD_DIAGONAL = RECORD_FACTOR + num_mass_entries;

@@ -42,6 +42,12 @@ struct World : Substep {
     Force body_force[num_bodies];  // what the joints must supply; after the sweep, to the whole subtree
     Force segment_force[at_least_one(num_segments)];
 
+    // pair_contact.h
+    Vec3 feeler_position[at_least_one(num_feelers)];
+    Vec3 feeler_half[at_least_one(num_feelers)];  // from its middle to one end
+    Force pair_force[at_least_one(num_pairs)];    // on the pair's first body; on the second it is the opposite
+    int pair_touches[at_least_one(num_pairs)];    // in any world; where 0, what is kept of the pair is not written
+
     // mass_matrix.h
     Inertia composite_inertia[num_bodies];
     Force composite_force[rows_in_lanes ? 1 : num_dofs];
@@ -66,4 +72,6 @@ struct Adjoint {
     Force dof_pose_bar[num_dofs];
     Force segment_pose_bar[2 * at_least_one(num_segments)];
     Real segment_activation_bar[at_least_one(num_segments)];
+    Force pair_velocity_bar[at_least_one(num_pairs)];  // of the first body; of the second it is the opposite
+    Force pair_pose_bar[2 * at_least_one(num_pairs)];
 };
