@@ -67,6 +67,8 @@ def run_check(settings: CheckSettings) -> bool:
         f"{settings.model}: {model.num_bodies} bodies, {model.num_dofs} dofs, {model.num_controls} controls, "
         f"{model.num_points} contact points, {model.num_muscles} muscles"
     )
+    for note in model.notes:
+        print(f"note: {note}")
     return report(check_gradients(model, settings), settings.tolerance)
 
 

@@ -178,6 +178,7 @@ def _add_ground(spec: mujoco.MjSpec) -> None:
 def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str, path: Path | None) -> Model:
     """Keep what trot simulates."""
     welds = fold_welds(compiled)
+    notes: list[str] = []
     problems = list(find_unsupported(compiled))
     # A URDF tells the robot alone: what is fixed to the world there is its foot, and stands in nobody's way.
     if not _is_urdf(text):
@@ -198,6 +199,7 @@ def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str, path: Path 
             **_joint_fields(compiled, welds, joint_user),
             **_shape_fields(read_shapes(compiled, welds, geom_user)),
             **_actuator_fields(read_actuators(compiled, welds)),
+            notes=tuple(notes),
             source=compiled,
         )
     require_finite(model)

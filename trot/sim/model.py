@@ -131,6 +131,8 @@ class Model:
     segment_point: Floats
     """(num_segments, 2, 3) waypoints in the frames of those bodies."""
 
+    notes: tuple[str, ...]
+    """What of the file is approximated or left out, one sentence each."""
     source: mujoco.MjModel = field(repr=False)
     """MuJoCo's compiled model, for drawing and as an oracle."""
 
