@@ -270,8 +270,10 @@ def _total(counts: Counter[tuple[str, str]], sentence: str) -> str:
 def reason_kind(sentence: str) -> str:
     """A sentence's first words, without names and numbers: the same for every robot with the same trouble."""
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", sentence.splitlines()[0] if sentence else "")
-    text = re.sub(r"(/|\b[A-Za-z]:\\)\S+", "...", text)
+    text = re.sub(r"(?<=\s)/\S+", "...", text).replace("bodies '", "body '")
     text = re.sub(r"-?\b\d+(\.\d+)?(e[-+]?\d+)?\b", "#", text)
+    text = re.sub(r"s? '\.\.\.'(, '\.\.\.')*( and ('\.\.\.'|# more))?(?= (is|are)\b)?", " '...'", text)
+    text = re.sub(r"\b(is|are each|are) (?=an? |left|not)", "is ", text)
     return re.split(r"(?<=[a-z.])\. |; |: only ", text, maxsplit=1)[0].replace("|", "/")[:110]
 
 

@@ -28,7 +28,7 @@ def block(
     <mujoco>
       <option gravity="{gravity}"/>
       <worldbody>
-        <geom type="plane" size="0 0 1"/>
+        <geom type="plane" size="0 0 1" friction="0"/>
         <body pos="0 0 0.125">
           <joint name="x" type="slide" axis="1 0 0" {joint}/>
           <joint name="y" type="slide" axis="0 1 0" {joint}/>
@@ -226,7 +226,7 @@ def free_shape(geom: str, inertial: str, push: str = "1 0 0 0 0 0") -> Model:
     return load_model(f"""
     <mujoco>
       <worldbody>
-        <geom type="plane" size="0 0 1"/>
+        <geom type="plane" size="0 0 1" friction="0"/>
         <body>
           <freejoint name="free"/>
           {inertial}

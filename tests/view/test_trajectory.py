@@ -19,7 +19,7 @@ ASSETS = Path(__file__).parents[2] / "trot" / "envs" / "assets"
 BALL = """
 <mujoco>
   <worldbody>
-    <geom type="plane" size="0 0 1"/>
+    <geom type="plane" size="0 0 1" friction="0.3"/>
     <body pos="0 0 0.1"><freejoint/><geom type="sphere" size="0.1" mass="2" friction="0.4" user="5e3 2e3 50"/></body>
   </worldbody>
 </mujoco>

@@ -49,6 +49,14 @@ class CheckSettings:
     """Add a free joint to the first body (URDF)."""
     ground: bool = False
     """Add the plane z = 0 where the file has none (URDF)."""
+    keyframe: str | None = None
+    """Begin at this <key> of the file."""
+    repair_inertia: bool = False
+    """Change masses and inertias that no body can have."""
+    package_path: tuple[Path, ...] = ()
+    """Folders to look for package:// names and meshes in."""
+    leave_out: tuple[str, ...] = ()
+    """Do without: equality, fluid, gravcomp, meshes, plugins, tendons."""
 
 
 Inputs = dict[str, Tensor]
@@ -62,7 +70,15 @@ def run_check(settings: CheckSettings) -> bool:
         raise ValueError(f"seconds must be a finite time of at least 0, not {settings.seconds}")
     if not 0 < settings.control_dt < math.inf:
         raise ValueError(f"control_dt must be a finite time above 0, not {settings.control_dt}")
-    model = load_model(settings.model, floating_base=settings.floating_base, ground=settings.ground)
+    model = load_model(
+        settings.model,
+        floating_base=settings.floating_base,
+        ground=settings.ground,
+        keyframe=settings.keyframe,
+        repair_inertia=settings.repair_inertia,
+        package_path=settings.package_path,
+        leave_out=settings.leave_out,
+    )
     print(
         f"{settings.model}: {model.num_bodies} bodies, {model.num_dofs} dofs, {model.num_controls} controls, "
         f"{model.num_points} contact points, {model.num_muscles} muscles"
