@@ -231,6 +231,13 @@ def test_an_unknown_keyframe_is_told_with_those_there_are():
         load_model(mjcf(), keyframe="away")
 
 
+def test_a_keyframe_that_is_no_pose_is_told():
+    keys = '<keyframe><key name="home" qpos="1e300" qvel="2"/></keyframe>'
+    with pytest.raises(ModelError, match=r"joint 'knee': q is 1e\+300"):
+        load_model(mjcf(top=keys), keyframe="home")
+    assert load_model(mjcf(top=keys)).notes == ()
+
+
 def test_a_keyframe_of_a_robot_that_gets_a_floating_base_is_left_out():
     keys = '<keyframe><key name="home" qpos="0.5"/></keyframe>'
     model = load_model(mjcf(SECOND, joint="", top=keys), floating_base=True)

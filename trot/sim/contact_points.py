@@ -62,22 +62,30 @@ def hull_vertices(compiled: mujoco.MjModel, mesh: int) -> Floats:
     # The graph begins with its numbers of corners and faces, then a number per corner, then which vertices they are.
     corners = compiled.mesh_graph[graph]
     which = compiled.mesh_graph[graph + 2 + corners : graph + 2 + 2 * corners]
-    hull: Floats = vertices[which]
+    hull: Floats = vertices[np.sort(which)]
     return hull
 
 
 def thin_out(points: Floats, count: int) -> Floats:
     """At most so many of them, far from each other: each is the one farthest from those before it.
 
-    The first is the one farthest from their middle. Of several the first in order is taken, so that the same points
-    always give the same choice.
+    The first is the one farthest from their middle. Of several that are as far, to a millionth of the whole, the first
+    in order is taken, so that rounding does not choose.
     """
     if len(points) <= count:
         return points
-    chosen = [int(np.argmax(np.linalg.norm(points - points.mean(axis=0), axis=1)))]
-    distance = np.linalg.norm(points - points[chosen[0]], axis=1)
+    grain = 1e-6 * float(np.ptp(points, axis=0).max()) or 1.0
+    distance = _distance(points, points.mean(axis=0), grain)
+    chosen = [int(np.argmax(distance))]
+    distance = _distance(points, points[chosen[0]], grain)
     while len(chosen) < count:
         chosen.append(int(np.argmax(distance)))
-        distance = np.minimum(distance, np.linalg.norm(points - points[chosen[-1]], axis=1))
+        distance = np.minimum(distance, _distance(points, points[chosen[-1]], grain))
     thinned: Floats = points[np.sort(chosen)]
     return thinned
+
+
+def _distance(points: Floats, other: Floats, grain: float) -> Floats:
+    """Of each point from another, in whole grains."""
+    grains: Floats = np.round(np.linalg.norm(points - other, axis=1) / grain)
+    return grains

@@ -99,4 +99,5 @@ def _owners(model: Model) -> dict[str, list[str]]:
         "muscle": (muscles, ("peak_force",)),
         "segment": ([muscles[muscle] for muscle in model.segment_muscle], ("point",)),
     }
-    return {f"{kind}_{name}": owners for kind, (owners, names) in groups.items() for name in names}
+    found = {f"{kind}_{name}": owners for kind, (owners, names) in groups.items() for name in names}
+    return found | {"default_q": of_coordinates, "default_qd": of_dofs}
