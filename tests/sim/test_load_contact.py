@@ -82,6 +82,13 @@ def test_points_of_a_cylinder_lie_on_its_rims():
     assert model.notes == ("geom 'drum' is a cylinder: 16 points of its rims touch the ground.",)
 
 
+def test_a_geom_without_a_name_is_told_with_its_body():
+    geom = '<geom type="cylinder" size="0.1 0.3"/>' * 6
+    (note,) = load_model(mjcf(geom=geom)).notes
+    names = "'geom1 of leg', 'geom2 of leg', 'geom3 of leg', 'geom4 of leg' and 2 more"
+    assert note == f"geoms {names} are each a cylinder: 16 points of its rims touch the ground."
+
+
 def test_points_of_an_ellipsoid_lie_on_it_and_reach_its_extent():
     size = np.array([0.1, 0.2, 0.05])
     model = load_model(mjcf(geom='<geom name="egg" type="ellipsoid" size="0.1 0.2 0.05"/>'))

@@ -15,7 +15,7 @@ import numpy as np
 from trot.sim.contact_points import CYLINDER, ELLIPSOID, MESH, SHAPES, contact_points, point_radius
 from trot.sim.model import WORLD, Floats, Ints
 from trot.sim.notes import Findings, listed, verb
-from trot.sim.unsupported import disabled, name_of
+from trot.sim.unsupported import describe_geom, disabled, name_of
 from trot.sim.weld import Welds, rotation
 
 CONTACT_STIFFNESS = 2e4
@@ -81,7 +81,7 @@ def _find_ground(compiled: mujoco.MjModel, welds: Welds, found: Findings) -> int
     planes = [int(geom) for geom in np.flatnonzero((compiled.geom_type == _PLANE) & solid)]
     if not planes:
         return None
-    names = [name_of(compiled, "geom", plane) for plane in planes]
+    names = [describe_geom(compiled, plane) for plane in planes]
     if len(planes) > 1:
         found.problems.append(f"planes '{names[0]}' and '{names[1]}': only one ground plane is simulated. Remove one.")
     ground = planes[0]
@@ -153,7 +153,7 @@ def _pairs_with(compiled: mujoco.MjModel, ground: int) -> dict[int, int]:
 
 def _find_untouchable(compiled: mujoco.MjModel, geom: int, ground: int) -> Iterator[str]:
     """One sentence or two per reason why this geom's contact with the ground cannot be simulated."""
-    name, kind = name_of(compiled, "geom", geom), compiled.geom_type[geom]
+    name, kind = describe_geom(compiled, geom), compiled.geom_type[geom]
     if kind not in SHAPES:
         yield (
             f"geom '{name}' is of type {_kind_name(kind)}; only a sphere, capsule, box, cylinder, ellipsoid or mesh "
@@ -168,7 +168,7 @@ def _find_untouchable(compiled: mujoco.MjModel, geom: int, ground: int) -> Itera
 def _approximated(compiled: mujoco.MjModel, touching: Sequence[_Touch], counts: Sequence[int]) -> Iterator[str]:
     """What is another shape or another friction than the file's."""
     for condim in (4, 6):
-        names = [name_of(compiled, "geom", touch.geom) for touch in touching if touch.condim == condim]
+        names = [describe_geom(compiled, touch.geom) for touch in touching if touch.condim == condim]
         if names:
             yield (
                 f"condim {condim} of {listed('geom', names)} on the ground is taken as 3: torsional and rolling "
@@ -178,7 +178,7 @@ def _approximated(compiled: mujoco.MjModel, touching: Sequence[_Touch], counts: 
     for kind, where in ways.items():
         for count in sorted(set(counts)):
             names = [
-                name_of(compiled, "geom", touch.geom)
+                describe_geom(compiled, touch.geom)
                 for touch, points in zip(touching, counts, strict=True)
                 if compiled.geom_type[touch.geom] == kind and points == count
             ]
@@ -201,8 +201,8 @@ def find_fixed(compiled: mujoco.MjModel, welds: Welds, own: Callable[[int], bool
         if welds.owner[compiled.geom_bodyid[geom]] == WORLD and compiled.geom_type[geom] != _PLANE
     ]
     met = [geom for geom in fixed if any(_can_touch(compiled, geom, part) for part in robot)]
-    base = [name_of(compiled, "geom", geom) for geom in met if own(int(compiled.geom_bodyid[geom]))]
-    others = [name_of(compiled, "geom", geom) for geom in met if not own(int(compiled.geom_bodyid[geom]))]
+    base = [describe_geom(compiled, geom) for geom in met if own(int(compiled.geom_bodyid[geom]))]
+    others = [describe_geom(compiled, geom) for geom in met if not own(int(compiled.geom_bodyid[geom]))]
     if base:
         which = f"{listed('geom', base)} of the robot's fixed base"
         yield f"{which} {verb(base, 'is', 'are')} not touched by its other parts."
@@ -229,7 +229,7 @@ def find_pairs(compiled: mujoco.MjModel, welds: Welds) -> Iterator[str]:
         fixed = [welds.owner[compiled.geom_bodyid[geom]] == WORLD for geom in pair]
         on_plane = any(still and compiled.geom_type[geom] == _PLANE for geom, still in zip(pair, fixed, strict=True))
         if not on_plane and not all(fixed):
-            names.append(" and ".join(name_of(compiled, "geom", geom) for geom in pair))
+            names.append(" and ".join(describe_geom(compiled, geom) for geom in pair))
     if names:
         yield f"{listed('contact pair', names)} {verb(names, 'is', 'are')} left out: only the ground is touched."
 
@@ -251,7 +251,7 @@ def _constants(compiled: mujoco.MjModel, geom: int, user: Floats, found: Finding
     if not _is_ours(user):
         return CONTACT_STIFFNESS, CONTACT_DAMPING, FRICTION_STIFFNESS
     if not np.all(np.isfinite(user)) or np.any(user < 0):
-        name = name_of(compiled, "geom", geom)
+        name = describe_geom(compiled, geom)
         found.problems.append(f"geom '{name}' has user={user.tolist()}. Give three finite contact constants >= 0.")
     return float(user[0]), float(user[1]), float(user[2])
 
@@ -263,7 +263,7 @@ def _is_ours(user: Floats) -> bool:
 
 def _foreign_user(compiled: mujoco.MjModel, geoms: Sequence[int], user: dict[int, Floats]) -> Iterator[str]:
     names = [
-        name_of(compiled, "geom", geom)
+        describe_geom(compiled, geom)
         for geom in geoms
         if np.any(user.get(geom, np.zeros(0))) and not _is_ours(user[geom])
     ]
@@ -277,7 +277,7 @@ def _foreign_user(compiled: mujoco.MjModel, geoms: Sequence[int], user: dict[int
 def _bad_friction(compiled: mujoco.MjModel, geom: int) -> Iterator[str]:
     friction = compiled.geom_friction[geom]
     if not np.all((friction >= 0) & (friction < np.inf)):
-        name = name_of(compiled, "geom", geom)
+        name = describe_geom(compiled, geom)
         yield f"geom '{name}' has friction={friction.tolist()}. Give finite coefficients >= 0."
 
 

@@ -27,6 +27,13 @@ def name_of(compiled: mujoco.MjModel, kind: str, index: int) -> str:
     return mujoco.mj_id2name(compiled, _KINDS[kind], index) or f"{kind}{index}"
 
 
+def describe_geom(compiled: mujoco.MjModel, geom: int) -> str:
+    """Its name; where it has none, its number and the name of its body, as in 'geom5 of foot'."""
+    name = name_of(compiled, "geom", geom)
+    unnamed = not mujoco.mj_id2name(compiled, mujoco.mjtObj.mjOBJ_GEOM, geom)
+    return f"{name} of {name_of(compiled, 'body', compiled.geom_bodyid[geom])}" if unnamed else name
+
+
 def disabled(compiled: mujoco.MjModel, flag: mujoco.mjtDisableBit) -> bool:
     """Whether the file switches this off under <option><flag/>."""
     return bool(compiled.opt.disableflags & flag)
