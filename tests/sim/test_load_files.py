@@ -275,6 +275,28 @@ def test_what_is_left_out_is_not_in_mujocos_model_either(name):
     assert not source.body_gravcomp.any() and not source.tendon_stiffness.any() and not source.tendon_limited.any()
 
 
+PID = (
+    '<extension><plugin plugin="mujoco.pid"><instance name="pid"><config key="kp" value="4"/></instance></plugin>'
+    "</extension>"
+)
+BOLT = (
+    '<extension><plugin plugin="mujoco.sdf.torus"><instance name="sdf"/></plugin></extension>'
+    '<asset><mesh name="ring"><plugin instance="sdf"/></mesh></asset>'
+)
+
+
+def test_plugins_are_left_out_but_for_shapes():
+    servo = mjcf(top=PID, actuator='<plugin name="servo" joint="knee" plugin="mujoco.pid" instance="pid"/>')
+    with pytest.raises(ModelError, match=r"uses plugins.*leave_out=\('plugins',\)"):
+        load_model(servo)
+    model = load_model(servo, leave_out="plugins")
+    assert model.num_controls == model.source.nplugin == 0
+    assert model.notes == ("actuator 'servo' is a plugin and left out.",)
+    ring = mjcf(top=BOLT, geom='<geom name="ring" type="sdf" mesh="ring"><plugin instance="sdf"/></geom>')
+    with pytest.raises(ModelError, match="uses plugins"):
+        load_model(ring, leave_out="plugins")
+
+
 def test_an_unknown_loss_is_told_with_those_there_are():
     with pytest.raises(ValueError, match="leave_out: there is no 'friction', only equality, fluid"):
         load_model(mjcf(), leave_out=["fluid", "friction"])

@@ -64,8 +64,10 @@ def _plugins(spec: mujoco.MjSpec) -> Iterator[str]:
         if body.plugin.active:
             body.plugin.active = False
             yield f"the plugin of body '{body.name}' is left out."
-    for plugin in list(spec.plugins):
-        spec.delete(plugin)
+    # A shape of a plugin (SDF) stays, and is refused: nothing can take its place.
+    if not any(part.plugin.active for part in (*spec.geoms, *spec.meshes)):
+        for plugin in list(spec.plugins):
+            spec.delete(plugin)
 
 
 def _nothing(spec: mujoco.MjSpec) -> Iterator[str]:
