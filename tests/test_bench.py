@@ -50,8 +50,8 @@ def test_worlds_that_blew_up_are_told_below_the_times() -> None:
 # The census.
 
 ROBOT = (
-    "<mujoco><worldbody><body><joint/><geom size='0.1'/><body><joint/><geom size='0.1'/></body></body></worldbody>"
-    "</mujoco>"
+    "<mujoco><worldbody><body><joint axis='0 1 0'/><geom size='0.1' pos='0.3 0 0'/>"
+    "<body pos='1 0 0'><joint/><geom size='0.1'/></body></body></worldbody></mujoco>"
 )
 INERTIAL = "<mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/>"
 LINK = f"<link name='{{}}'><inertial>{INERTIAL}</inertial></link>"

@@ -11,15 +11,24 @@ from odd_robots import changed_robot, mjcf, urdf
 from robot_trial import Trials
 
 from trot.sim.load import ModelError, load_model
+from trot.sim.load_options import CAN_BE_LEFT_OUT
 
 HELD = {"refused", "loaded", "stepped", "blew up, flagged"}
 FILES = {
-    "MJCF": mjcf().map(lambda text: {"text": text}),
-    "URDF": st.builds(
-        lambda text, floating_base, ground: {"text": text, "floating_base": floating_base, "ground": ground},
-        urdf(), st.booleans(), st.booleans(),
+    "MJCF": st.builds(
+        lambda text, leave_out, repair: {"text": text, "leave_out": leave_out, "repair_inertia": repair},
+        mjcf(), st.sampled_from([(), CAN_BE_LEFT_OUT]), st.booleans(),
     ),
-    "changed": changed_robot().map(lambda changed: {"robot": changed[0], "text": changed[1]}),
+    "URDF": st.builds(
+        lambda text, floating_base, ground, repair: {
+            "text": text, "floating_base": floating_base, "ground": ground, "repair_inertia": repair
+        },
+        urdf(), st.booleans(), st.booleans(), st.booleans(),
+    ),
+    "changed": st.builds(
+        lambda changed, repair: {"robot": changed[0], "text": changed[1], "repair_inertia": repair},
+        changed_robot(), st.booleans(),
+    ),
 }  # fmt: skip
 FEW = [("MJCF", 50, 3), ("URDF", 40, 3), ("changed", 60, 4)]
 """How many files, and for how many a kernel is built at most."""

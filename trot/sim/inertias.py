@@ -49,9 +49,12 @@ def repair_inertias(spec: mujoco.MjSpec) -> Iterator[tuple[str, str]]:
 
 def _principal(body: mujoco.MjsBody) -> tuple[Floats, Floats | None]:
     """The three principal moments, and their axes where the file gives a full matrix."""
-    full = np.array(body.fullinertia)
+    full, plain = np.array(body.fullinertia), np.array(body.inertia, dtype=float)
     if np.isnan(full[0]):
-        return np.array(body.inertia, dtype=float), None
+        return plain, None
+    if not np.isfinite(full).all():
+        # MuJoCo names what is no number.
+        return np.zeros(3), None
     xx, yy, zz, xy, xz, yz = full
     moments, axes = np.linalg.eigh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     return moments, axes

@@ -20,7 +20,6 @@ def read_keyframe(compiled: mujoco.MjModel, keyframe: str | None, found: Finding
         if keyframe in names:
             key = names.index(keyframe)
             pose, velocity = np.array(compiled.key_qpos[key]), np.array(compiled.key_qvel[key])
-            mujoco.mj_normalizeQuat(compiled, pose)
         else:
             named = ", ".join(f"'{name}'" for name in names if name)
             there = f"The file has {named}." if named else "The file names none."

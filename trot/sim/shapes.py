@@ -215,8 +215,6 @@ def has_moving_part(compiled: mujoco.MjModel) -> Callable[[int], bool]:
     """Whether a body that is fixed to the world belongs to a robot: something moves in the tree that it is part of."""
     moves = np.zeros(compiled.nbody, bool)
     moves[compiled.body_rootid[compiled.jnt_bodyid]] = True
-    # The world is the root of nothing but itself.
-    moves[0] = False
     return lambda body: bool(moves[compiled.body_rootid[body]])
 
 
