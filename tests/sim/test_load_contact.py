@@ -56,8 +56,8 @@ def test_a_pair_with_the_ground_has_its_own_friction_whatever_the_masks_say():
 
 
 def test_a_ground_that_is_added_leaves_the_friction_to_the_shapes():
-    geom = '<geom name="ball" size="0.1" friction="0.3"/><geom name="ice" size="0.1" condim="1"/>'
-    assert_array_equal(load_model(mjcf(geom=geom, world=""), ground=True).shape_friction, [0.3, 0])
+    geom = '<geom size="0.1" friction="0.3" priority="-9"/><geom size="0.1" friction="2"/><geom size="0.1" condim="1"/>'
+    assert_array_equal(load_model(mjcf(geom=geom, world=""), ground=True).shape_friction, [0.3, 2, 0])
 
 
 @pytest.mark.parametrize("condim", [4, 6])

@@ -16,6 +16,7 @@ from trot.sim.diagnose import check_finite
 from trot.sim.differences import Direction
 from trot.sim.gradient_check import STEPS, Row, check_input, gradients, report, require_sensible
 from trot.sim.load import load_model
+from trot.sim.load_options import MESH_POINTS
 from trot.sim.manifold import retract, tangent_gradient
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters, own_parameters
@@ -57,6 +58,8 @@ class CheckSettings:
     """Folders to look for package:// names and meshes in."""
     leave_out: tuple[str, ...] = ()
     """Do without: equality, fluid, gravcomp, meshes, plugins, tendons."""
+    mesh_points: int = MESH_POINTS
+    """Contact points of a mesh, at most."""
 
 
 Inputs = dict[str, Tensor]
@@ -78,6 +81,7 @@ def run_check(settings: CheckSettings) -> bool:
         repair_inertia=settings.repair_inertia,
         package_path=settings.package_path,
         leave_out=settings.leave_out,
+        mesh_points=settings.mesh_points,
     )
     print(
         f"{settings.model}: {model.num_bodies} bodies, {model.num_dofs} dofs, {model.num_controls} controls, "

@@ -40,6 +40,9 @@ _MUJOCO_CLOCK = 1.0
 _EVERY_MASK = 0x7FFFFFFF
 """A ground that touches every geom which can touch anything."""
 
+_LOWEST_PRIORITY = -0x7FFFFFFF
+"""A ground whose friction never counts."""
+
 
 def load_model(
     source: str | os.PathLike[str],
@@ -245,10 +248,10 @@ def _add_ground(spec: mujoco.MjSpec) -> None:
     plane = mujoco.mjtGeom.mjGEOM_PLANE
     if any(geom.type == plane and (geom.contype or geom.conaffinity) for geom in spec.geoms):
         return
-    # Without friction and condim of its own, so that those of the robot's shapes decide.
+    # The friction of the robot's shapes decides.
     spec.worldbody.add_geom(
         type=plane, size=[0, 0, 1], pos=[0, 0, 0], quat=[1, 0, 0, 0], contype=_EVERY_MASK, conaffinity=_EVERY_MASK,
-        friction=[0, 0, 0], condim=1,
+        priority=_LOWEST_PRIORITY,
     )  # fmt: skip
 
 
