@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 JOINT_TYPES = ("hinge", "slide", "ball")
+SHAPE_SIZES = {"sphere": 1, "capsule": 2, "box": 3, "cylinder": 2, "ellipsoid": 3}
+"""How many numbers the size of each shape has."""
 
 
 def random_robot(
@@ -33,7 +35,9 @@ def random_robot(
     ElementTree.SubElement(world, "site", name="anchor", pos=_text(rng.normal(0, 1, 3)))
     if ground:
         height = _text([0, 0, rng.normal(0, 0.1)])
-        ElementTree.SubElement(world, "geom", type="plane", size="0 0 1", pos=height, conaffinity="0")
+        plane = ElementTree.SubElement(world, "geom", type="plane", size="0 0 1", pos=height, conaffinity="0")
+        # Every shape has its own friction then.
+        plane.set("friction", "0")
 
     bodies: list[ElementTree.Element] = []
     for index in range(num_bodies):
@@ -69,13 +73,13 @@ def _add_body(rng: np.random.Generator, parent: ElementTree.Element, name: str) 
         quat=_text(rng.normal(0, 1, 4)),
         diaginertia=_text(mass / 3 * (sides.sum() - sides)),
     )
-    kind = rng.choice(["sphere", "capsule", "box"])
+    kind = rng.choice(list(SHAPE_SIZES))
     ElementTree.SubElement(
         body,
         "geom",
         name=name,
         type=kind,
-        size=_text(rng.uniform(0.03, 0.15, {"sphere": 1, "capsule": 2, "box": 3}[kind])),
+        size=_text(rng.uniform(0.03, 0.15, SHAPE_SIZES[kind])),
         pos=_text(rng.normal(0, 0.1, 3)),
         quat=_text(rng.normal(0, 1, 4)),
         contype="0",

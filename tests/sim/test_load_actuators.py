@@ -115,3 +115,8 @@ def test_joint_force_range_narrows_the_control_of_its_only_motor():
     assert model.control_lower == pytest.approx([-1.5])
     assert model.control_upper == pytest.approx([0.75])
     assert load_model(mjcf(joint=joint)).num_controls == 0
+
+
+def test_a_group_without_a_number_of_its_own_is_never_disabled():
+    model = load_model(mjcf(top='<option actuatorgroupdisable="2"/>', actuator='<motor joint="knee" group="-1"/>'))
+    assert model.num_controls == 1

@@ -63,7 +63,9 @@ def read_actuators(compiled: mujoco.MjModel, welds: Welds) -> Actuators:
 def _read_gain(compiled: mujoco.MjModel, actuator: int) -> float:
     """Force per unit of control before the gear, N or N m; negative for a muscle. Refuses every other law."""
     name = name_of(compiled, "actuator", actuator)
-    if compiled.opt.disableactuator & (1 << int(compiled.actuator_group[actuator])):
+    group = int(compiled.actuator_group[actuator])
+    # Only groups that have a bit can be disabled.
+    if group >= 0 and compiled.opt.disableactuator & (1 << group):
         raise ModelError(f"actuator '{name}' is in a disabled group. Remove actuatorgroupdisable or the actuator.")
     for attribute in ("damping", "dampingpoly", "armature", "delay"):
         values = getattr(compiled, f"actuator_{attribute}", np.zeros(compiled.nu))

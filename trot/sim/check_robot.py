@@ -16,6 +16,7 @@ from trot.sim.diagnose import check_finite
 from trot.sim.differences import Direction
 from trot.sim.gradient_check import STEPS, Row, check_input, gradients, report, require_sensible
 from trot.sim.load import load_model
+from trot.sim.load_options import MESH_POINTS
 from trot.sim.manifold import retract, tangent_gradient
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters, own_parameters
@@ -51,6 +52,16 @@ class CheckSettings:
     """Add the plane z = 0 where the file has none (URDF)."""
     self_collision: bool = False
     """Let moving bodies touch each other where the file's masks do."""
+    keyframe: str | None = None
+    """Begin at this <key> of the file."""
+    repair_inertia: bool = False
+    """Change masses and inertias that no body can have."""
+    package_path: tuple[Path, ...] = ()
+    """Folders to look for package:// names and meshes in."""
+    leave_out: tuple[str, ...] = ()
+    """Do without: equality, fluid, gravcomp, meshes, plugins, tendons."""
+    mesh_points: int = MESH_POINTS
+    """Contact points of a mesh, at most."""
 
 
 Inputs = dict[str, Tensor]
@@ -69,11 +80,18 @@ def run_check(settings: CheckSettings) -> bool:
         floating_base=settings.floating_base,
         ground=settings.ground,
         self_collision=settings.self_collision,
+        keyframe=settings.keyframe,
+        repair_inertia=settings.repair_inertia,
+        package_path=settings.package_path,
+        leave_out=settings.leave_out,
+        mesh_points=settings.mesh_points,
     )
     print(
         f"{settings.model}: {model.num_bodies} bodies, {model.num_dofs} dofs, {model.num_controls} controls, "
         f"{model.num_points} contact points, {model.num_pairs} pairs, {model.num_muscles} muscles"
     )
+    for note in model.notes:
+        print(f"note: {note}")
     return report(check_gradients(model, settings), settings.tolerance)
 
 

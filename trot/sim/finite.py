@@ -109,7 +109,8 @@ def _owners(model: Model) -> dict[str, list[str]]:
         "field": (pairs["field"], ("pos", "quat", "spacing")),
         "pair": (pairs["pair"], ("stiffness", "damping", "friction_stiffness", "friction")),
     }
-    return {f"{kind}_{name}": owners for kind, (owners, names) in groups.items() for name in names}
+    found = {f"{kind}_{name}": owners for kind, (owners, names) in groups.items() for name in names}
+    return found | {"default_q": of_coordinates, "default_qd": of_dofs}
 
 
 def _pair_owners(model: Model) -> dict[str, list[str]]:

@@ -100,6 +100,11 @@ class Model:
     q_spring: Floats
     """(num_q,) joint_q at which the springs are at rest."""
 
+    default_q: Floats
+    """(num_q,) joint_q of default_state(): q_reference, or a keyframe's."""
+    default_qd: Floats
+    """(num_dofs,) joint_qd of default_state(): zeros, or a keyframe's."""
+
     # Dofs.
     dof_armature: Floats
     """(num_dofs,) rotor inertia added to the diagonal of the mass matrix."""
@@ -119,9 +124,9 @@ class Model:
     """(num_shapes,) Coulomb's coefficient."""
     point_shape: Ints
     point_pos: Floats
-    """(num_points, 3) centre of a small sphere in the body frame: sphere centre, capsule end or box corner."""
+    """(num_points, 3) centre of a small sphere in the body frame: sphere centre, capsule end or surface point."""
     point_radius: Floats
-    """(num_points,) 0 for a box corner."""
+    """(num_points,) 0 for a box corner or another point on a surface."""
 
     # Shapes that may touch each other, or what is fixed to the world. A feeler is a ball, or a capsule: a ball swept
     # from pos - half to pos + half. A pair is the feelers of one shape against another shape.
@@ -257,9 +262,10 @@ class Model:
     def default_state(
         self, num_worlds: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
     ) -> State:
-        """Every world at the file's reference pose and at rest."""
+        """Every world at the file's reference pose and at rest, or as the keyframe says that it was loaded with."""
         if not isinstance(num_worlds, int) or num_worlds < 1:
             raise ValueError(f"num_worlds must be a whole number of at least 1, not {num_worlds}")
-        joint_q = torch.tensor(self.q_reference, device=device, dtype=dtype).repeat(num_worlds, 1)
-        joint_qd = torch.zeros(num_worlds, self.num_dofs, device=device, dtype=dtype)
-        return State(joint_q, joint_qd)
+        return State(
+            torch.tensor(self.default_q, device=device, dtype=dtype).repeat(num_worlds, 1),
+            torch.tensor(self.default_qd, device=device, dtype=dtype).repeat(num_worlds, 1),
+        )
