@@ -23,6 +23,11 @@ def every_joint() -> Model:
     return load_model(Path(__file__).parent / "robots" / "every_joint.xml")
 
 
+@pytest.fixture(scope="module")
+def every_law() -> Model:
+    return load_model(Path(__file__).parent / "robots" / "every_law.xml")
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)

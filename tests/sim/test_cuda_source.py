@@ -25,10 +25,12 @@ def compiled(kernel: Kernel, folder: Path) -> str:
     return path.read_text()
 
 
+@pytest.mark.parametrize("robot", ["every_joint", "every_law"])
 @pytest.mark.parametrize("variant", [Variant(torch.float32, store_factor=True), Variant(torch.float64, True)], ids=str)
-def test_kernels_of_a_model(every_joint: Model, variant: Variant, tmp_path: Path) -> None:
+def test_kernels_of_a_model(request: pytest.FixtureRequest, robot: str, variant: Variant, tmp_path: Path) -> None:
+    model: Model = request.getfixturevalue(robot)
     programs = (FORWARD, BACKWARD, REPORT_CONTACTS, REPORT_SIZES)
-    text = source(kernel_layout(every_joint, CUDA_LANES), variant, programs)
+    text = source(kernel_layout(model, CUDA_LANES), variant, programs)
     start_warp()
     bodies = {program.function: (program.groups, program.body()) for program in programs}
     kernels = define_programs(text, bodies, variant.dtype, torch.device("cpu"))

@@ -35,6 +35,7 @@ HERE = Path(__file__).parent
 ASSETS = HERE.parents[1] / "trot" / "envs" / "assets"
 ROBOTS = {
     "every_joint": HERE.parent / "robots" / "every_joint.xml",
+    "every_law": HERE.parent / "robots" / "every_law.xml",
     "ant": ASSETS / "ant.xml",
     "hopper": ASSETS / "hopper.xml",
     "half_cheetah": ASSETS / "half_cheetah.xml",

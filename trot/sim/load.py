@@ -20,13 +20,11 @@ from trot.sim.errors import ModelError
 from trot.sim.finite import refuse_written_nan, require_finite
 from trot.sim.model import Floats, JointType, Model
 from trot.sim.shapes import Shapes, find_obstacles, read_shapes
+from trot.sim.ties import AxisConstants, Ties, axis_constants, friction_is_on, read_ties
 from trot.sim.unsupported import disabled, find_unsupported, name_of
 from trot.sim.weld import Welds, fold_welds, mass_properties
 
 __all__ = ["ModelError", "load_model"]
-
-LIMIT_STIFFNESS = 1e3
-"""N/m or N m/rad, where a joint has no user attribute."""
 
 _MUJOCO_CLOCK = 1.0
 """How finely MuJoCo tells the changes of a file apart, s."""
@@ -113,7 +111,7 @@ def _digest(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str) -> bytes:
     content = np.empty(mujoco.mj_sizeModel(compiled), np.uint8)
     mujoco.mj_saveModel(compiled, None, content)
     digest = hashlib.sha256(content.tobytes())
-    user = [[list(part.userdata) for part in parts] for parts in (spec.joints, spec.geoms)]
+    user = [[list(part.userdata) for part in parts] for parts in (spec.joints, spec.geoms, spec.tendons)]
     digest.update(repr((_is_urdf(text), user)).encode())
     return digest.digest()
 
@@ -182,22 +180,30 @@ def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str, path: Path 
     # A URDF tells the robot alone: what is fixed to the world there is its foot, and stands in nobody's way.
     if not _is_urdf(text):
         problems += find_obstacles(compiled, welds)
+    # The compiler pads the user attribute with zeros; the spec still knows how many numbers the file gives.
+    joint_user, geom_user, tendon_user = (
+        {part.id: np.array(part.userdata, dtype=float) for part in parts}
+        for parts in (spec.joints, spec.geoms, spec.tendons)
+    )
+    actuators, ties = read_actuators(compiled, welds), read_ties(compiled, tendon_user)
+    joint_constants, wrong_joints = _joint_constants(compiled, joint_user)
+    problems += [*actuators.problems, *ties.problems, *wrong_joints]
     if problems:
         raise ModelError("\n  ".join(problems))
     if len(welds.moving) == 0:
         raise ModelError("no body moves. Give at least one body a joint, or load with floating_base=True.")
 
-    # The compiler pads the user attribute with zeros; the spec still knows how many numbers the file gives.
-    joint_user = {joint.id: np.array(joint.userdata, dtype=float) for joint in spec.joints}
-    geom_user = {geom.id: np.array(geom.userdata, dtype=float) for geom in spec.geoms}
+    notes = [*ties.notes, *_friction_notes(compiled, joint_constants)]
     # What is not finite is named below; NumPy need not warn of it.
     with np.errstate(all="ignore"):
         model = Model(
             gravity=np.array(compiled.opt.gravity) * (not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_GRAVITY)),
             **_body_fields(compiled, welds),
-            **_joint_fields(compiled, welds, joint_user),
+            **_joint_fields(compiled, welds, joint_constants),
             **_shape_fields(read_shapes(compiled, welds, geom_user)),
-            **_actuator_fields(read_actuators(compiled, welds)),
+            **_actuator_fields(actuators),
+            **_tie_fields(ties),
+            notes=tuple(notes),
             source=compiled,
         )
     require_finite(model)
@@ -223,7 +229,7 @@ def _body_fields(compiled: mujoco.MjModel, welds: Welds) -> dict[str, Any]:
     }
 
 
-def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats]) -> dict[str, Any]:
+def _joint_fields(compiled: mujoco.MjModel, welds: Welds, constants: list[AxisConstants]) -> dict[str, Any]:
     """Joints, coordinates and dofs: MuJoCo's own, because welding removes none of them."""
     springs = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_SPRING)
     dampers = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_DAMPER)
@@ -240,11 +246,14 @@ def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats
         "joint_stiffness": compiled.jnt_stiffness * springs,
         "joint_lower": lower,
         "joint_upper": upper,
-        "joint_limit_stiffness": np.array([_limit_stiffness(compiled, joint, user) for joint in joints]),
+        "joint_limit_stiffness": np.array([each.limit_stiffness for each in constants]),
+        "joint_limit_damping": np.array([each.limit_damping for each in constants]),
+        "joint_friction_speed": np.array([each.friction_speed for each in constants]),
         "q_reference": np.array(compiled.qpos0),
         "q_spring": np.array(compiled.qpos_spring),
         "dof_armature": np.array(compiled.dof_armature),
         "dof_damping": compiled.dof_damping * dampers,
+        "dof_friction": compiled.dof_frictionloss * friction_is_on(compiled),
     }
 
 
@@ -260,14 +269,30 @@ def _joint_limits(compiled: mujoco.MjModel) -> tuple[Floats, Floats]:
     return lower, upper
 
 
-def _limit_stiffness(compiled: mujoco.MjModel, joint: int, user: dict[int, Floats]) -> float:
-    numbers = user.get(joint, np.zeros(0))
-    if not np.any(numbers):
-        return LIMIT_STIFFNESS
-    if len(numbers) != 1 or not 0 <= numbers[0] < np.inf:
-        name = name_of(compiled, "joint", joint)
-        raise ModelError(f"joint '{name}' has user={numbers.tolist()}. Give one number >= 0, the limit's stiffness.")
-    return float(numbers[0])
+def _joint_constants(compiled: mujoco.MjModel, user: dict[int, Floats]) -> tuple[list[AxisConstants], list[str]]:
+    """Of every joint, and what is wrong with their user attributes."""
+    constants, problems = list[AxisConstants](), list[str]()
+    for joint in range(compiled.njnt):
+        owner = f"joint '{name_of(compiled, 'joint', joint)}'"
+        found, problem = axis_constants(owner, user.get(joint, np.zeros(0)))
+        constants.append(found)
+        if problem is not None:
+            problems.append(problem)
+        if found.limit_damping and compiled.jnt_type[joint] == JointType.BALL:
+            problems.append(f"{owner} is a ball, whose limit has no damping. Give 0 as the second user number.")
+    return constants, problems
+
+
+def _friction_notes(compiled: mujoco.MjModel, constants: list[AxisConstants]) -> Iterator[str]:
+    """One sentence per speed at which dry friction is full."""
+    rubbing = compiled.dof_frictionloss[compiled.jnt_dofadr] * friction_is_on(compiled) > 0
+    for speed in sorted({constants[joint].friction_speed for joint in np.flatnonzero(rubbing)}):
+        joints = [joint for joint in np.flatnonzero(rubbing) if constants[joint].friction_speed == speed]
+        more = f" and {len(joints) - 1} more" if len(joints) > 1 else ""
+        yield (
+            f"frictionloss of joint '{name_of(compiled, 'joint', int(joints[0]))}'{more} is smooth: full from "
+            f"{speed:g} rad/s or m/s on, and a joint at rest creeps."
+        )
 
 
 def _shape_fields(shapes: Shapes) -> dict[str, Any]:
@@ -294,9 +319,37 @@ def _actuator_fields(actuators: Actuators) -> dict[str, Any]:
         "motor_actuator": np.array(actuators.motor_actuator, np.int32),
         "motor_dof": np.array(actuators.motor_dof, np.int32),
         "motor_gear": np.array(actuators.motor_gear, float),
+        "servo_actuator": np.array(actuators.servo_actuator, np.int32),
+        "servo_gain": np.array(actuators.servo_gain, float).reshape(-1, 3),
+        "servo_bias": np.array(actuators.servo_bias, float).reshape(-1, 3),
+        "servo_lower": np.array(actuators.servo_lower, float),
+        "servo_upper": np.array(actuators.servo_upper, float),
+        "drive_servo": np.array(actuators.drive_servo, np.int32),
+        "drive_dof": np.array(actuators.drive_dof, np.int32),
+        "drive_gear": np.array(actuators.drive_gear, float),
+        "dof_force_lower": actuators.force_lower,
+        "dof_force_upper": actuators.force_upper,
         "muscle_actuator": np.array(actuators.muscle_actuator, np.int32),
         "muscle_peak_force": np.array(actuators.muscle_peak_force, float),
         "segment_muscle": np.array(actuators.segment_muscle, np.int32),
         "segment_body": np.array(actuators.segment_body, np.int32).reshape(-1, 2),
         "segment_point": np.array(actuators.segment_point, float).reshape(-1, 2, 3),
+    }
+
+
+def _tie_fields(ties: Ties) -> dict[str, Any]:
+    return {
+        "tie_name": tuple(ties.name),
+        "tie_stiffness": np.array(ties.stiffness, float),
+        "tie_rest": np.array(ties.rest, float).reshape(-1, 2),
+        "tie_damping": np.array(ties.damping, float),
+        "tie_limits": np.array(ties.limits, float).reshape(-1, 2),
+        "tie_limit_stiffness": np.array([each.limit_stiffness for each in ties.constants], float),
+        "tie_limit_damping": np.array([each.limit_damping for each in ties.constants], float),
+        "tie_friction": np.array(ties.friction, float),
+        "tie_friction_speed": np.array([each.friction_speed for each in ties.constants], float),
+        "strand_tie": np.array(ties.strand_tie, np.int32),
+        "strand_joint": np.array(ties.strand_joint, np.int32),
+        "strand_reference": np.array(ties.strand_reference, float),
+        "strand_coefficient": np.array(ties.strand_coefficient, float).reshape(-1, 5),
     }

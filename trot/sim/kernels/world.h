@@ -42,6 +42,10 @@ struct World : Substep {
     Force body_force[num_bodies];  // what the joints must supply; after the sweep, to the whole subtree
     Force segment_force[at_least_one(num_segments)];
 
+    // servo.h, tie.h: generalised forces on the dof of each drive and strand
+    Real drive_force[at_least_one(num_drives)];
+    Real strand_force[at_least_one(num_strands)];
+
     // mass_matrix.h
     Inertia composite_inertia[num_bodies];
     Force composite_force[rows_in_lanes ? 1 : num_dofs];
@@ -55,6 +59,7 @@ struct Adjoint {
     Real joint_qd_bar[num_dofs];
     Real joint_force_bar[num_dofs];  // summed over substeps: motors hold still during a control step
     Real activation_bar[at_least_one(num_muscles)];
+    Real servo_control_bar[at_least_one(num_servos)];
     Real parameter_bar[parameter_slots];
 
     Real lambda[num_dofs];              // M^-1 joint_qdd_bar
@@ -66,4 +71,9 @@ struct Adjoint {
     Force dof_pose_bar[num_dofs];
     Force segment_pose_bar[2 * at_least_one(num_segments)];
     Real segment_activation_bar[at_least_one(num_segments)];
+    Real actuator_lambda[num_force_ranges > 0 ? num_dofs : 1];  // lambda where a joint's range does not hold its actuators
+    Real drive_q_bar[at_least_one(num_drives)];
+    Real drive_qd_bar[at_least_one(num_drives)];
+    Real strand_q_bar[at_least_one(num_strands)];
+    Real strand_qd_bar[at_least_one(num_strands)];
 };
