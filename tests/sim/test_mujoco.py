@@ -199,10 +199,10 @@ def test_a_substep_agrees_with_mujoco(robot: Model, dtype: torch.dtype) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=8, derandomize=True, deadline=None, database=None)
-@given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 8), num_muscles=st.integers(0, 3))
-def test_random_trees_agree_with_mujoco(seed: int, num_bodies: int, num_muscles: int) -> None:
+@given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 8), num_muscles=st.integers(0, 3), laws=st.booleans())
+def test_random_trees_agree_with_mujoco(seed: int, num_bodies: int, num_muscles: int, laws: bool) -> None:
     rng = np.random.default_rng(seed)
-    model = load_comparable(random_robot(rng, num_bodies, num_muscles=num_muscles))
+    model = load_comparable(random_robot(rng, num_bodies, num_muscles=num_muscles, laws=laws))
     inputs = lively_inputs(model, seed)
     check_stages(model, inputs, torch.float64, "cpu")
     check_substep(model, inputs, torch.float64)

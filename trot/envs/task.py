@@ -17,7 +17,8 @@ from torch import Tensor
 from trot.envs.situation import Situation
 from trot.envs.start import Start
 from trot.own_file import file_of, load_own_file
-from trot.sim.load import Loaded, load_if_changed
+from trot.sim.added_actuators import AddedActuators, Gains, Kind
+from trot.sim.load import NOTHING_ASKED, Loaded, load_if_changed
 from trot.sim.model import Model
 from trot.sim.step import check_times
 
@@ -45,6 +46,12 @@ class Task(ABC, Generic[Measured]):
     """Add the plane z = 0 where the file has none, as no URDF has."""
     floating_base: ClassVar[bool] = False
     """Give the first body a free joint."""
+    actuators: ClassVar[Kind | None] = None
+    """What every hinge and slide of a file without actuators gets, as load_model() says."""
+    kp: ClassVar[Gains | None] = None
+    """Gain of position servos, one for all or one per joint by its name."""
+    kd: ClassVar[Gains | None] = None
+    """Gain of velocity servos, or against the speed of position servos."""
     start: ClassVar[Start] = Start()
     control_dt: ClassVar[float] = 1 / 60
     """Seconds between two actions."""
@@ -82,7 +89,11 @@ class Task(ABC, Generic[Measured]):
     def load_robot(self) -> Model:
         if not hasattr(self, "robot"):
             raise ValueError(f"{type(self).__name__} has no robot: set it to the path of an MJCF or URDF file")
-        return load_once(os.fspath(self.robot), self.ground, self.floating_base)
+        return load_once(os.fspath(self.robot), self.ground, self.floating_base, self.added_actuators)
+
+    @property
+    def added_actuators(self) -> AddedActuators:
+        return AddedActuators.of(self.actuators, self.kp, self.kd)
 
     def control(self, action: Tensor, *measured: Any, **named: Any) -> Tensor:
         """Actions, (worlds, num_actions) in [-1, 1], to the controls of the robot's actuators.
@@ -173,12 +184,12 @@ def task_control(task: Task[Any], action: Tensor, state: Situation) -> Tensor:
     return task.control(action, task.measure(state)) if control_sees_state(task) else task.control(action)
 
 
-_loaded: dict[tuple[str, bool, bool], Loaded] = {}
+_loaded: dict[tuple[str, bool, bool, AddedActuators], Loaded] = {}
 
 
-def load_once(robot: str, ground: bool, floating_base: bool) -> Model:
+def load_once(robot: str, ground: bool, floating_base: bool, added: AddedActuators = NOTHING_ASKED) -> Model:
     """Environments of the same robot share its model and so its compiled kernels, until its files are edited."""
     # MuJoCo's compiler takes 2 to 11 ms for the robots here; what it saves is all that comes after it.
-    key = (robot, ground, floating_base)
-    _loaded[key] = load_if_changed(robot, _loaded.get(key), ground=ground, floating_base=floating_base)
+    key = (robot, ground, floating_base, added)
+    _loaded[key] = load_if_changed(robot, _loaded.get(key), ground=ground, floating_base=floating_base, added=added)
     return _loaded[key].model

@@ -12,6 +12,7 @@ import torch
 import tyro
 from torch import Tensor
 
+from trot.sim.added_actuators import Kind
 from trot.sim.diagnose import check_finite
 from trot.sim.differences import Direction
 from trot.sim.gradient_check import STEPS, Row, check_input, gradients, report, require_sensible
@@ -49,6 +50,12 @@ class CheckSettings:
     """Add a free joint to the first body (URDF)."""
     ground: bool = False
     """Add the plane z = 0 where the file has none (URDF)."""
+    actuators: Kind | None = None
+    """What every hinge and slide of a file without actuators gets; a URDF gets motors anyway."""
+    kp: float | None = None
+    """Gain of position servos."""
+    kd: float | None = None
+    """Gain of velocity servos, or against the speed of position servos."""
 
 
 Inputs = dict[str, Tensor]
@@ -62,7 +69,14 @@ def run_check(settings: CheckSettings) -> bool:
         raise ValueError(f"seconds must be a finite time of at least 0, not {settings.seconds}")
     if not 0 < settings.control_dt < math.inf:
         raise ValueError(f"control_dt must be a finite time above 0, not {settings.control_dt}")
-    model = load_model(settings.model, floating_base=settings.floating_base, ground=settings.ground)
+    model = load_model(
+        settings.model,
+        floating_base=settings.floating_base,
+        ground=settings.ground,
+        actuators=settings.actuators,
+        kp=settings.kp,
+        kd=settings.kd,
+    )
     print(
         f"{settings.model}: {model.num_bodies} bodies, {model.num_dofs} dofs, {model.num_controls} controls, "
         f"{model.num_points} contact points, {model.num_muscles} muscles"

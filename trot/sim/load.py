@@ -16,6 +16,7 @@ import mujoco
 import numpy as np
 
 from trot.sim.actuators import Actuators, read_actuators
+from trot.sim.added_actuators import AddedActuators, Gains, Kind
 from trot.sim.errors import ModelError
 from trot.sim.finite import refuse_written_nan, require_finite
 from trot.sim.model import Floats, JointType, Model
@@ -26,6 +27,9 @@ from trot.sim.weld import Welds, fold_welds, mass_properties
 
 __all__ = ["ModelError", "load_model"]
 
+NOTHING_ASKED = AddedActuators()
+"""Motors for a URDF, nothing for MJCF."""
+
 _MUJOCO_CLOCK = 1.0
 """How finely MuJoCo tells the changes of a file apart, s."""
 
@@ -33,16 +37,27 @@ _EVERY_MASK = 0x7FFFFFFF
 """A ground that touches every geom which can touch anything."""
 
 
-def load_model(source: str | os.PathLike[str], *, floating_base: bool = False, ground: bool = False) -> Model:
+def load_model(
+    source: str | os.PathLike[str],
+    *,
+    floating_base: bool = False,
+    ground: bool = False,
+    actuators: Kind | None = None,
+    kp: Gains | None = None,
+    kd: Gains | None = None,
+) -> Model:
     """Read a robot from a path to MJCF or URDF, or from the XML text itself.
 
     floating_base gives the first body, which must have no joint of its own, a free joint. ground adds the plane
-    z = 0 where the file has none, as no URDF has. What the file asks for and trot does not simulate raises
-    ModelError; docs/robots.md lists it.
+    z = 0 where the file has none, as no URDF has. actuators gives every hinge and slide of a file without actuators a
+    motor (what a URDF gets anyway), a servo to a position (kp, and kd against its speed) or to a velocity (kd). Gains
+    by name are for the joints named only. What the file asks for and trot does not simulate raises ModelError;
+    docs/robots.md lists it.
     """
     text, path = _read(source)
+    added = AddedActuators.of(actuators, kp, kd)
     with _naming(path):
-        return _build(*_compile(text, path, floating_base, ground), text, path)
+        return _build(*_compile(text, path, floating_base, ground, added), text, path)
 
 
 @dataclass(frozen=True)
@@ -55,12 +70,17 @@ class Loaded:
 
 
 def load_if_changed(
-    source: str | os.PathLike[str], before: Loaded | None, *, floating_base: bool = False, ground: bool = False
+    source: str | os.PathLike[str],
+    before: Loaded | None,
+    *,
+    floating_base: bool = False,
+    ground: bool = False,
+    added: AddedActuators = NOTHING_ASKED,
 ) -> Loaded:
     """The robot as its files are now, as load_model() reads it; `before` itself where nothing in them has changed."""
     text, path = _read(source)
     with _naming(path):
-        spec, compiled = _compile(text, path, floating_base, ground)
+        spec, compiled = _compile(text, path, floating_base, ground, added)
         content = _digest(spec, compiled, text)
         if before is not None and before.content == content:
             return before
@@ -68,21 +88,26 @@ def load_if_changed(
 
 
 def compile_robot(
-    source: str | os.PathLike[str], *, floating_base: bool = False, ground: bool = False
+    source: str | os.PathLike[str],
+    *,
+    floating_base: bool = False,
+    ground: bool = False,
+    added: AddedActuators = NOTHING_ASKED,
 ) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
     """The robot as MuJoCo's own, before and after its compiler, with what load_model() would add to it."""
-    return _compile(*_read(source), floating_base, ground)
+    return _compile(*_read(source), floating_base, ground, added)
 
 
-def _compile(text: str, path: Path | None, floating_base: bool, ground: bool) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
+def _compile(
+    text: str, path: Path | None, floating_base: bool, ground: bool, added: AddedActuators
+) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
     """Let MuJoCo read the file, add what the caller asks for, and compile."""
     try:
         # Halves of a character pair, which only a str of Python's can hold, would be a TypeError of the next call.
         text.encode()
         # Meshes and included files are found relative to the path, so the text alone does not do.
         spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(str(path))
-        if _is_urdf(text):
-            _add_motors(spec)
+        added.add_to(spec, _is_urdf(text))
         if floating_base:
             _free_first_body(spec)
         if ground:
@@ -145,14 +170,6 @@ def _read(source: str | os.PathLike[str]) -> tuple[str, Path | None]:
 def _is_urdf(text: str) -> bool:
     root = re.search(r"<([A-Za-z]\w*)", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
     return root is not None and root[1] == "robot"
-
-
-def _add_motors(spec: mujoco.MjSpec) -> None:
-    """One motor per hinge or slide of a URDF, which has no actuators; its effort then bounds the control."""
-    for joint in spec.joints:
-        if joint.type in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
-            motor = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-            motor.set_to_motor()
 
 
 def _free_first_body(spec: mujoco.MjSpec) -> None:
