@@ -5,7 +5,7 @@ Field by field this is the struct `Model` that the kernel headers read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -393,7 +393,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         Field("ball_dof", model.joint_dof_start[balls], "its first dof"),
         Field("point_shape", model.point_shape, "shape a contact point belongs to"),
         *_actuator_fields(model),
-        *_law_fields(model, dofs),
+        *(replace(field, rare=True) for field in _law_fields(model, dofs)),
         *_constant_fields(model, dofs, balls),
     ]
     fields.sort(key=lambda field: field.values.dtype != np.int32)

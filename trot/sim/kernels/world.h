@@ -42,15 +42,15 @@ struct World : Substep {
     Force body_force[num_bodies];  // what the joints must supply; after the sweep, to the whole subtree
     Force segment_force[at_least_one(num_segments)];
 
-    // servo.h, tie.h: generalised forces on the dof of each drive and strand
-    Real drive_force[at_least_one(num_drives)];
-    Real strand_force[at_least_one(num_strands)];
-
     // mass_matrix.h
     Inertia composite_inertia[num_bodies];
     Force composite_force[rows_in_lanes ? 1 : num_dofs];
     alignas(quad_alignment) Real mass_matrix[num_dofs * row_stride];  // with the right-hand side; then its factor
     Real inverse_diagonal[num_dofs];
+
+    // servo.h, tie.h: generalised forces on the dof of each drive and strand
+    Real drive_force[at_least_one(num_drives)];
+    Real strand_force[at_least_one(num_strands)];
 };
 
 // What the backward pass adds. A name ending in _bar is the derivative of the loss with respect to that quantity.
@@ -59,7 +59,6 @@ struct Adjoint {
     Real joint_qd_bar[num_dofs];
     Real joint_force_bar[num_dofs];  // summed over substeps: motors hold still during a control step
     Real activation_bar[at_least_one(num_muscles)];
-    Real servo_control_bar[at_least_one(num_servos)];
     Real parameter_bar[parameter_slots];
 
     Real lambda[num_dofs];              // M^-1 joint_qdd_bar
@@ -71,6 +70,7 @@ struct Adjoint {
     Force dof_pose_bar[num_dofs];
     Force segment_pose_bar[2 * at_least_one(num_segments)];
     Real segment_activation_bar[at_least_one(num_segments)];
+    Real servo_control_bar[at_least_one(num_servos)];
     Real actuator_lambda[num_force_ranges > 0 ? num_dofs : 1];  // lambda where a joint's range does not hold its actuators
     Real drive_q_bar[at_least_one(num_drives)];
     Real drive_qd_bar[at_least_one(num_drives)];
