@@ -73,14 +73,24 @@ def judge(path: str, options: dict[str, Any], accelerations: bool) -> Verdict:
 def acceleration_error(model: Model) -> float:
     """Against mj_forward at random states, without what the two simulate by different laws.
 
-    These are contacts, limits and MuJoCo's other constraints, springs of ball joints, and the curves of muscles.
+    These are contacts, limits, dry friction and MuJoCo's other constraints, springs of ball joints, and the curves of
+    muscles.
     """
     is_ball = model.joint_type == JointType.BALL
+    is_tendon = np.array([name.startswith("tendon") for name in model.tie_name], bool)
     ours = replace(
         model,
         ground_height=None,
+        pair_stiffness=np.zeros(model.num_pairs),
+        pair_damping=np.zeros(model.num_pairs),
         joint_stiffness=np.where(is_ball, 0, model.joint_stiffness),
         joint_limit_stiffness=np.zeros(model.num_joints),
+        joint_limit_damping=np.zeros(model.num_joints),
+        dof_friction=np.zeros(model.num_dofs),
+        tie_stiffness=model.tie_stiffness * is_tendon,
+        tie_damping=model.tie_damping * is_tendon,
+        tie_limits=np.tile([-np.inf, np.inf], (model.num_ties, 1)),
+        tie_friction=np.zeros(model.num_ties),
     )
     theirs = _without_other_laws(model, is_ball)
     rng = np.random.default_rng(0)

@@ -184,10 +184,12 @@ def test_user_numbers_of_other_programs_are_not_read(user):
     assert note.startswith("user of geom 'ball' is not read")
 
 
-def test_user_numbers_of_a_joint_that_are_not_one_are_not_read():
-    model = load_model(mjcf(joint='<joint name="knee" user="1 2"/>'))
-    assert model.joint_limit_stiffness == [1e3]
-    assert model.notes == ("user of joint 'knee' is not read: it is not one number, a limit's stiffness.",)
+@pytest.mark.parametrize("user", ["0.5 2", "0 0 7", "1 2 3 4"])
+def test_user_numbers_of_a_joint_by_other_programs_are_not_read(user):
+    model = load_model(mjcf(joint=f'<joint name="knee" user="{user}"/>'))
+    assert (model.joint_limit_stiffness, model.joint_limit_damping, model.joint_friction_speed) == ([1e3], [0], [0.1])
+    (note,) = model.notes
+    assert note.startswith("user of joint 'knee' is not read: it is not a limit's stiffness")
 
 
 # Errors.

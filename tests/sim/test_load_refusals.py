@@ -34,16 +34,32 @@ REFUSED = {
         ),
         "flex.*deformable",
     ),
-    "frictionloss": (mjcf(joint='<joint name="knee" frictionloss="1"/>'), "'knee' has frictionloss.*damping"),
     "free stiffness": (mjcf(joint='<joint name="root" type="free" stiffness="1"/>'), "'root' has stiffness"),
     "dampingpoly": (mjcf(joint='<joint name="knee" damping="1 0.5"/>'), "'knee' has damping of higher order"),
     "stiffnesspoly": (mjcf(joint='<joint name="knee" stiffness="1 0.5"/>'), "'knee' has stiffness of higher order"),
     "springyield": (mjcf(joint='<joint name="knee" stiffness="1" springyield="0.5"/>'), "'knee' has springyield"),
+    "joint user without friction speed": (mjcf(joint='<joint name="knee" user="1 2 0"/>'), "'knee' has user.*above 0"),
+    "ball with damped limit": (mjcf(joint='<joint name="hip" type="ball" user="1 2"/>'), "'hip' is a ball.*second"),
+    "tendon user": (
+        mjcf(tendon='<fixed name="f" range="0 1" user="1 2 -3"><joint joint="knee" coef="1"/></fixed>'),
+        "tendon 'f' has user.*up to three",
+    ),
     "negative joint user": (mjcf(joint='<joint name="knee" user="-1"/>'), "'knee' has user.*>= 0"),
     # Constraints.
     "equality": (
-        mjcf(SECOND, top='<equality><joint name="mimic" joint1="knee" joint2="elbow"/></equality>'),
-        r"'mimic' \(joint\).*tree",
+        mjcf(SECOND, top='<equality><weld name="glue" body1="leg" body2="arm"/></equality>'),
+        r"'glue' \(weld\).*tree",
+    ),
+    "connect": (
+        mjcf(SECOND, top='<equality><connect name="pin" body1="leg" body2="arm" anchor="0 0 0"/></equality>'),
+        r"'pin' \(connect\).*tree",
+    ),
+    "tendon equality": (
+        mjcf(
+            tendon='<fixed name="f"><joint joint="knee" coef="1"/></fixed>',
+            top='<equality><tendon name="same" tendon1="f"/></equality>',
+        ),
+        r"'same' \(tendon\).*tree",
     ),
     # Ground and shapes.
     "negative user": (mjcf(geom='<geom name="ball" size="0.1" user="1 -2 3"/>'), "'ball' has user.*>= 0"),
@@ -55,11 +71,23 @@ REFUSED = {
         "surfacevel, which is not simulated",
     ),
     # Actuators.
-    "position": (mjcf(actuator='<position name="servo" joint="knee" kp="9"/>'), "'servo' is neither.*biastype affine"),
-    "velocity": (mjcf(actuator='<velocity name="servo" joint="knee" kv="9"/>'), "'servo' is neither.*biastype affine"),
-    "damper": (
-        mjcf(actuator='<damper name="d" joint="knee" kv="9" ctrlrange="0 1"/>'),
-        "'d' is neither.*gaintype affine",
+    "position on a ball": (
+        mjcf(
+            joint='<joint name="hip" type="ball"/>', actuator='<position name="servo" joint="hip" kp="9" gear="1 0 0"/>'
+        ),
+        "'servo' is a servo on joint 'hip'.*ball",
+    ),
+    "velocity on a free joint": (
+        mjcf(joint='<joint name="root" type="free"/>', actuator='<velocity name="servo" joint="root" kv="9"/>'),
+        "'servo' is a servo on joint 'root'.*free",
+    ),
+    "position on a spatial tendon": (
+        mjcf(tendon=TENDON, actuator='<position name="servo" tendon="t" kp="9"/>'),
+        "'servo' is a servo on the spatial tendon 't'",
+    ),
+    "filtered position": (
+        mjcf(actuator='<position name="servo" joint="knee" kp="9" timeconst="0.1"/>'),
+        "'servo' is neither.*dyntype filterexact",
     ),
     "cylinder actuator": (mjcf(actuator='<cylinder name="c" joint="knee"/>'), "'c' is neither.*dyntype filter"),
     "intvelocity": (
@@ -73,12 +101,23 @@ REFUSED = {
         mjcf(actuator='<motor name="m" cranksite="a" slidersite="post" cranklength="0.5"/>'),
         "'m' acts through slidercrank",
     ),
-    "fixed tendon": (
+    "armature of a fixed tendon": (
+        mjcf(tendon='<fixed name="f" armature="1"><joint joint="knee" coef="1"/></fixed>'),
+        "'f' has armature; a fixed tendon has none",
+    ),
+    "two actuators in one tendon range": (
         mjcf(
-            tendon='<fixed name="f"><joint joint="knee" coef="1"/></fixed>',
-            actuator='<motor name="m" tendon="f" gear="-1"/>',
+            tendon='<fixed name="f" actuatorfrcrange="-1 1"><joint joint="knee" coef="1"/></fixed>',
+            actuator='<motor name="m" tendon="f"/><motor name="n" tendon="f"/>',
         ),
-        "'f' is fixed",
+        "'f' has actuatorfrcrange but more than one",
+    ),
+    "empty range of a servo": (
+        mjcf(
+            joint='<joint name="knee" actuatorfrcrange="-1 1"/>',
+            actuator='<position name="servo" joint="knee" kp="9" forcerange="2 3"/>',
+        ),
+        "'servo' has no admissible",
     ),
     "wrapping": (
         mjcf(
@@ -111,17 +150,6 @@ REFUSED = {
     "actuator damping": (mjcf(actuator='<motor name="m" joint="knee" damping="1"/>'), "'m' has damping.*on the joint"),
     "actuator armature": (mjcf(actuator='<motor name="m" joint="knee" armature="1"/>'), "'m' has armature.*the joint"),
     "delay": (mjcf(actuator='<motor name="m" joint="knee" delay="0.02" nsample="20"/>'), "'m' has delay"),
-    "tendon force range": (
-        mjcf(
-            tendon='<spatial name="t" actuatorfrcrange="-1 0"><site site="post"/><site site="a"/></spatial>',
-            actuator='<motor name="m" tendon="t" gear="-1"/>',
-        ),
-        "'t' has actuatorfrcrange",
-    ),
-    "two motors in one joint range": (
-        mjcf(joint='<joint name="knee" actuatorfrcrange="-1 1"/>', actuator=KNEE_MOTOR + '<motor joint="knee"/>'),
-        "'knee' has actuatorfrcrange",
-    ),
     "muscle in a joint range": (
         mjcf(
             joint='<joint name="knee" actuatorfrcrange="-1 1"/>',
@@ -135,6 +163,13 @@ TENDON_FORCES = ("stiffness", "damping", "armature", "frictionloss")
 REFUSED |= {
     f"tendon {force}": (mjcf(tendon=TENDON.replace('"t"', f'"t" {force}="1"')), f"'t' has {force}.*Remove")
     for force in TENDON_FORCES
+}
+REFUSED |= {
+    f"fixed tendon {force}": (
+        mjcf(tendon=f'<fixed name="f" stiffness="1" {force}><joint joint="knee" coef="1"/></fixed>'),
+        "'f' has .*a fixed tendon has none",
+    )
+    for force in ('springyield="1"', 'damping="1 2"')
 }
 REFUSED["tendon limit"] = (mjcf(tendon=TENDON.replace('"t"', '"t" range="0 1"')), "'t' has limited")
 

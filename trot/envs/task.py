@@ -47,7 +47,7 @@ class Task(ABC, Generic[Measured]):
     floating_base: ClassVar[bool] = False
     """Give the first body a free joint."""
     robot_options: ClassVar[Mapping[str, Any]] = {}
-    """What load_model() is given besides these two, as in {"keyframe": "home", "self_collision": True}."""
+    """What load_model() is given besides these two, as in {"actuators": "position", "kp": 50, "kd": 1}."""
     start: ClassVar[Start] = Start()
     control_dt: ClassVar[float] = 1 / 60
     """Seconds between two actions."""

@@ -12,6 +12,7 @@ import torch
 import tyro
 from torch import Tensor
 
+from trot.sim.added_actuators import Kind
 from trot.sim.diagnose import check_finite
 from trot.sim.differences import Direction
 from trot.sim.gradient_check import STEPS, Row, check_input, gradients, report, require_sensible
@@ -50,6 +51,12 @@ class CheckSettings:
     """Add a free joint to the first body (URDF)."""
     ground: bool = False
     """Add the plane z = 0 where the file has none (URDF)."""
+    actuators: Kind | None = None
+    """What every hinge and slide of a file without actuators gets; a URDF gets motors anyway."""
+    kp: float | None = None
+    """Gain of position servos."""
+    kd: float | None = None
+    """Gain of velocity servos, or against the speed of position servos."""
     self_collision: bool = False
     """Let moving bodies touch each other where the file's masks do."""
     keyframe: str | None = None
@@ -79,6 +86,9 @@ def run_check(settings: CheckSettings) -> bool:
         settings.model,
         floating_base=settings.floating_base,
         ground=settings.ground,
+        actuators=settings.actuators,
+        kp=settings.kp,
+        kd=settings.kd,
         self_collision=settings.self_collision,
         keyframe=settings.keyframe,
         repair_inertia=settings.repair_inertia,

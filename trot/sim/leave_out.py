@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import mujoco
+import numpy as np
 
 from trot.sim.notes import listed
 
@@ -24,7 +25,8 @@ def _fluid(spec: mujoco.MjSpec) -> Iterator[str]:
 
 
 def _equality(spec: mujoco.MjSpec) -> Iterator[str]:
-    for equality in list(spec.equalities):
+    """All but those of joints, which are simulated."""
+    for equality in [equality for equality in spec.equalities if equality.type != mujoco.mjtEq.mjEQ_JOINT]:
         if equality.active:
             kind = equality.type.name.removeprefix("mjEQ_").lower()
             yield f"equality constraint '{equality.name}' ({kind} of '{equality.name1}') is left out."
@@ -40,18 +42,41 @@ def _gravcomp(spec: mujoco.MjSpec) -> Iterator[str]:
 
 
 def _tendons(spec: mujoco.MjSpec) -> Iterator[str]:
-    """Forces of a tendon by itself: what actuators do along it stays."""
+    """Forces of a tendon by itself that are not simulated: what actuators do along it stays."""
     for tendon in spec.tendons:
-        found = [name for name in ("armature", "frictionloss") if getattr(tendon, name) != 0]
-        found += [name for name in ("stiffness", "damping") if any(value != 0 for value in getattr(tendon, name))]
-        tendon.armature = tendon.frictionloss = 0
-        tendon.stiffness, tendon.damping = [0] * len(tendon.stiffness), [0] * len(tendon.damping)
-        limited = tendon.limited == mujoco.mjtLimited.mjLIMITED_TRUE
-        if limited or (tendon.limited == mujoco.mjtLimited.mjLIMITED_AUTO and tendon.range[0] != tendon.range[1]):
-            found.append("range")
-        tendon.limited = mujoco.mjtLimited.mjLIMITED_FALSE
+        fixed = any(part.type == mujoco.mjtWrap.mjWRAP_JOINT for part in tendon.path)
+        found = [*_higher_order(tendon), *([] if fixed else _of_spatial(tendon))]
         if found:
             yield f"{' and '.join(found)} of tendon '{tendon.name}' {'is' if len(found) == 1 else 'are'} left out."
+
+
+def _higher_order(tendon: mujoco.MjsTendon) -> Iterator[str]:
+    """What no tendon has."""
+    for name in ("armature", "springyield"):
+        if getattr(tendon, name, 0) != 0:
+            setattr(tendon, name, 0)
+            yield name
+    for name in ("stiffness", "damping"):
+        first, *others = np.atleast_1d(getattr(tendon, name))
+        if np.any(np.array(others) != 0):
+            setattr(tendon, name, [first, *[0] * len(others)])
+            yield f"{name} of higher order"
+
+
+def _of_spatial(tendon: mujoco.MjsTendon) -> Iterator[str]:
+    """What only a fixed tendon has."""
+    if tendon.frictionloss != 0:
+        tendon.frictionloss = 0
+        yield "frictionloss"
+    for name in ("stiffness", "damping"):
+        values = np.atleast_1d(getattr(tendon, name))
+        if np.any(values != 0):
+            setattr(tendon, name, [0] * len(values))
+            yield name
+    limited = tendon.limited == mujoco.mjtLimited.mjLIMITED_TRUE
+    if limited or (tendon.limited == mujoco.mjtLimited.mjLIMITED_AUTO and tendon.range[0] != tendon.range[1]):
+        yield "range"
+    tendon.limited = mujoco.mjtLimited.mjLIMITED_FALSE
 
 
 def _plugins(spec: mujoco.MjSpec) -> Iterator[str]:

@@ -16,7 +16,9 @@ import mujoco
 import numpy as np
 
 from trot.sim.actuators import Actuators, read_actuators
+from trot.sim.added_actuators import Gains, Kind
 from trot.sim.assets import settle_assets
+from trot.sim.axis_constants import axis_constants, find_damped_balls, friction_is_on, tell_friction
 from trot.sim.errors import ModelError
 from trot.sim.finite import refuse_written_nan, require_finite
 from trot.sim.inertias import repair_inertias
@@ -29,13 +31,11 @@ from trot.sim.pair_tables import Pairs
 from trot.sim.pairs import read_pairs, same_tree
 from trot.sim.shapes import Shapes, find_ground, read_shapes
 from trot.sim.surfaces import Surfaces
+from trot.sim.ties import Ties, read_ties
 from trot.sim.unsupported import disabled, find_unsupported, name_of
 from trot.sim.weld import Welds, fold_welds, mass_properties
 
 __all__ = ["ModelError", "load_model"]
-
-LIMIT_STIFFNESS = 1e3
-"""N/m or N m/rad, where a joint has no user attribute."""
 
 _MUJOCO_CLOCK = 1.0
 """How finely MuJoCo tells the changes of a file apart, s."""
@@ -52,6 +52,9 @@ def load_model(
     *,
     floating_base: bool = False,
     ground: bool = False,
+    actuators: Kind | None = None,
+    kp: Gains | None = None,
+    kd: Gains | None = None,
     self_collision: bool = False,
     keyframe: str | None = None,
     repair_inertia: bool = False,
@@ -62,8 +65,10 @@ def load_model(
     """Read a robot from a path to MJCF or URDF, or from the XML text itself.
 
     floating_base gives the first body, which must have no joint of its own, a free joint. ground adds the plane
-    z = 0 where the file has none, as no URDF has. With self_collision moving bodies touch each other where the file's
-    masks let them; else they pass through each other. keyframe names the <key> that default_state() begins with.
+    z = 0 where the file has none, as no URDF has. actuators gives every hinge and slide of a file without actuators a
+    motor (what a URDF gets anyway), a servo to a position (kp, and kd against its speed) or to a velocity (kd); gains
+    by name are for the joints named only. With self_collision moving bodies touch each other where the file's masks let
+    them; else they pass through each other. keyframe names the <key> that default_state() begins with.
     repair_inertia changes inertias that no body can have. package_path lists folders to look for meshes in. leave_out
     names what may be lost: equality, fluid, gravcomp, meshes, plugins, tendons. mesh_points is how many points of a
     mesh touch the ground, at most.
@@ -72,8 +77,8 @@ def load_model(
     raises ModelError, a line per reason; docs/robots.md lists it.
     """
     options = make_options(
-        package_path, leave_out, floating_base=floating_base, ground=ground, self_collision=self_collision,
-        keyframe=keyframe, repair_inertia=repair_inertia, mesh_points=mesh_points,
+        package_path, leave_out, floating_base=floating_base, ground=ground, actuators=actuators, kp=kp, kd=kd,
+        self_collision=self_collision, keyframe=keyframe, repair_inertia=repair_inertia, mesh_points=mesh_points,
     )  # fmt: skip
     text, path = _read(source)
     with _naming(path):
@@ -152,14 +157,13 @@ def _compile(text: str, path: Path | None, options: LoadOptions) -> _Robot:
 def _parse(text: str, path: Path | None, options: LoadOptions, found: Findings) -> mujoco.MjSpec:
     # Meshes and included files are found relative to the path, so the text alone does not do.
     spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(str(path))
-    if _is_urdf(text):
-        _add_motors(spec)
+    found.notes += leave_out_parts(spec, options.leave_out)
+    options.added_actuators.add_to(spec, _is_urdf(text))
     if options.floating_base:
         _free_first_body(spec)
         found.notes += _without_keyframes(spec)
     if options.ground:
         _add_ground(spec)
-    found.notes += leave_out_parts(spec, options.leave_out)
     return spec
 
 
@@ -187,7 +191,7 @@ def _digest(robot: _Robot, text: str) -> bytes:
     content = np.empty(mujoco.mj_sizeModel(robot.compiled), np.uint8)
     mujoco.mj_saveModel(robot.compiled, None, content)
     digest = hashlib.sha256(content.tobytes())
-    user = [[list(part.userdata) for part in parts] for parts in (robot.spec.joints, robot.spec.geoms)]
+    user = [[list(part.userdata) for part in parts] for parts in _user_parts(robot.spec)]
     digest.update(repr((_is_urdf(text), user, robot.found)).encode())
     return digest.digest()
 
@@ -221,14 +225,6 @@ def _read(source: str | os.PathLike[str]) -> tuple[str, Path | None]:
 def _is_urdf(text: str) -> bool:
     root = re.search(r"<([A-Za-z]\w*)", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
     return root is not None and root[1] == "robot"
-
-
-def _add_motors(spec: mujoco.MjSpec) -> None:
-    """One motor per hinge or slide of a URDF, which has no actuators; its effort then bounds the control."""
-    for joint in spec.joints:
-        if joint.type in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
-            motor = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-            motor.set_to_motor()
 
 
 def _free_first_body(spec: mujoco.MjSpec) -> None:
@@ -265,13 +261,13 @@ def _build(robot: _Robot, text: str, path: Path | None, options: LoadOptions) ->
     compiled, found = robot.compiled, robot.found
     welds = fold_welds(compiled)
     found.problems += find_unsupported(compiled)
-    # The compiler pads the user attribute with zeros; the spec still knows how many numbers the file gives.
-    joint_user = {joint.id: np.array(joint.userdata, dtype=float) for joint in robot.spec.joints}
     # What is not finite is named below; NumPy need not warn of it.
     with np.errstate(all="ignore"):
-        joints = _joint_fields(compiled, welds, joint_user, found)
+        actuators = read_actuators(compiled, welds)
+        found.problems += actuators.problems
+        joints = _joint_fields(compiled, welds, _user(robot.spec.joints), found)
+        ties = read_ties(compiled, _user(robot.spec.tendons), found)
         shapes, pairs = _read_contacts(robot, welds, options, alone=_is_urdf(text))
-        actuators = _read_actuators(compiled, welds, found)
         pose = read_keyframe(compiled, options.keyframe, found)
         found.raise_problems()
         if len(welds.moving) == 0:
@@ -284,6 +280,7 @@ def _build(robot: _Robot, text: str, path: Path | None, options: LoadOptions) ->
             **_shape_fields(shapes),
             **_pair_fields(pairs),
             **_actuator_fields(actuators),
+            **_tie_fields(ties),
             notes=(),
             source=compiled,
         )
@@ -292,11 +289,20 @@ def _build(robot: _Robot, text: str, path: Path | None, options: LoadOptions) ->
     return replace(model, notes=(*found.notes, *find_beyond_limits(model)))
 
 
+def _user_parts(spec: mujoco.MjSpec) -> tuple[list[Any], ...]:
+    """All that may have a user attribute of trot's."""
+    return spec.joints, spec.geoms, spec.tendons
+
+
+def _user(parts: list[Any]) -> dict[int, Floats]:
+    """The user attribute of each; the compiler pads it with zeros, the specification knows how many the file gives."""
+    return {part.id: np.array(part.userdata, dtype=float) for part in parts}
+
+
 def _read_contacts(robot: _Robot, welds: Welds, options: LoadOptions, *, alone: bool) -> tuple[Shapes, Pairs]:
     """What touches the ground, and what else touches what. A file that is alone tells of nothing but the robot."""
     compiled, found = robot.compiled, robot.found
-    geom_user = {geom.id: np.array(geom.userdata, dtype=float) for geom in robot.spec.geoms}
-    surfaces, ground = Surfaces(compiled, geom_user, found), find_ground(compiled, welds)
+    surfaces, ground = Surfaces(compiled, _user(robot.spec.geoms), found), find_ground(compiled, welds)
     shapes = read_shapes(compiled, welds, ground, surfaces, options.mesh_points, found)
     # What is fixed to the world in such a file is the robot's foot.
     own = (lambda fixed, other: True) if alone else same_tree(compiled)
@@ -306,14 +312,6 @@ def _read_contacts(robot: _Robot, welds: Welds, options: LoadOptions, *, alone: 
     )  # fmt: skip
     found.notes += surfaces.notes()
     return shapes, pairs
-
-
-def _read_actuators(compiled: mujoco.MjModel, welds: Welds, found: Findings) -> Actuators:
-    try:
-        return read_actuators(compiled, welds)
-    except ModelError as error:
-        found.problems.append(str(error))
-        return Actuators()
 
 
 def _body_fields(compiled: mujoco.MjModel, welds: Welds) -> dict[str, Any]:
@@ -340,6 +338,9 @@ def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats
     dampers = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_DAMPER)
     lower, upper = _joint_limits(compiled)
     joints = range(compiled.njnt)
+    constants = axis_constants(compiled, "joint", joints, user, found)
+    found.problems += find_damped_balls(compiled, constants)
+    found.notes += tell_friction(compiled, constants)
     return {
         "joint_name": tuple(name_of(compiled, "joint", joint) for joint in joints),
         "joint_type": np.array(compiled.jnt_type, np.int32),
@@ -351,11 +352,14 @@ def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats
         "joint_stiffness": compiled.jnt_stiffness * springs,
         "joint_lower": lower,
         "joint_upper": upper,
-        "joint_limit_stiffness": _limit_stiffness(compiled, user, found),
+        "joint_limit_stiffness": np.array([each.limit_stiffness for each in constants]),
+        "joint_limit_damping": np.array([each.limit_damping for each in constants]),
+        "joint_friction_speed": np.array([each.friction_speed for each in constants]),
         "q_reference": np.array(compiled.qpos0),
         "q_spring": np.array(compiled.qpos_spring),
         "dof_armature": np.array(compiled.dof_armature),
         "dof_damping": compiled.dof_damping * dampers,
+        "dof_friction": compiled.dof_frictionloss * friction_is_on(compiled),
     }
 
 
@@ -369,29 +373,6 @@ def _joint_limits(compiled: mujoco.MjModel) -> tuple[Floats, Floats]:
     lower[one_axis] = compiled.jnt_range[one_axis, 0]
     upper[limited] = compiled.jnt_range[limited, 1]
     return lower, upper
-
-
-def _limit_stiffness(compiled: mujoco.MjModel, user: dict[int, Floats], found: Findings) -> Floats:
-    """(njnt,) from the user attribute, which other programs use for their own ends: trot's is one number."""
-    stiffness = np.full(compiled.njnt, LIMIT_STIFFNESS)
-    foreign = []
-    for joint in range(compiled.njnt):
-        name, numbers = name_of(compiled, "joint", joint), user.get(joint, np.zeros(0))
-        if not np.any(numbers):
-            continue
-        if len(numbers) != 1:
-            foreign.append(name)
-        elif not 0 <= numbers[0] < np.inf:
-            found.problems.append(
-                f"joint '{name}' has user={numbers.tolist()}. Give one number >= 0, the limit's stiffness."
-            )
-        else:
-            stiffness[joint] = numbers[0]
-    if foreign:
-        found.notes.append(
-            f"user of {listed('joint', foreign)} is not read: it is not one number, a limit's stiffness."
-        )
-    return stiffness
 
 
 def _shape_fields(shapes: Shapes) -> dict[str, Any]:
@@ -447,9 +428,37 @@ def _actuator_fields(actuators: Actuators) -> dict[str, Any]:
         "motor_actuator": np.array(actuators.motor_actuator, np.int32),
         "motor_dof": np.array(actuators.motor_dof, np.int32),
         "motor_gear": np.array(actuators.motor_gear, float),
+        "servo_actuator": np.array(actuators.servo_actuator, np.int32),
+        "servo_gain": np.array(actuators.servo_gain, float).reshape(-1, 3),
+        "servo_bias": np.array(actuators.servo_bias, float).reshape(-1, 3),
+        "servo_lower": np.array(actuators.servo_lower, float),
+        "servo_upper": np.array(actuators.servo_upper, float),
+        "drive_servo": np.array(actuators.drive_servo, np.int32),
+        "drive_dof": np.array(actuators.drive_dof, np.int32),
+        "drive_gear": np.array(actuators.drive_gear, float),
+        "dof_force_lower": actuators.force_lower,
+        "dof_force_upper": actuators.force_upper,
         "muscle_actuator": np.array(actuators.muscle_actuator, np.int32),
         "muscle_peak_force": np.array(actuators.muscle_peak_force, float),
         "segment_muscle": np.array(actuators.segment_muscle, np.int32),
         "segment_body": np.array(actuators.segment_body, np.int32).reshape(-1, 2),
         "segment_point": np.array(actuators.segment_point, float).reshape(-1, 2, 3),
+    }
+
+
+def _tie_fields(ties: Ties) -> dict[str, Any]:
+    return {
+        "tie_name": tuple(ties.name),
+        "tie_stiffness": np.array(ties.stiffness, float),
+        "tie_rest": np.array(ties.rest, float).reshape(-1, 2),
+        "tie_damping": np.array(ties.damping, float),
+        "tie_limits": np.array(ties.limits, float).reshape(-1, 2),
+        "tie_limit_stiffness": np.array([each.limit_stiffness for each in ties.constants], float),
+        "tie_limit_damping": np.array([each.limit_damping for each in ties.constants], float),
+        "tie_friction": np.array(ties.friction, float),
+        "tie_friction_speed": np.array([each.friction_speed for each in ties.constants], float),
+        "strand_tie": np.array(ties.strand_tie, np.int32),
+        "strand_joint": np.array(ties.strand_joint, np.int32),
+        "strand_reference": np.array(ties.strand_reference, float),
+        "strand_coefficient": np.array(ties.strand_coefficient, float).reshape(-1, 5),
     }

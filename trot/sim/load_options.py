@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from trot.sim.added_actuators import AddedActuators, Gains, Kind
 
 CAN_BE_LEFT_OUT = ("equality", "fluid", "gravcomp", "meshes", "plugins", "tendons")
 """What a file asks for in vain, and a user may accept to lose."""
@@ -24,6 +26,8 @@ class LoadOptions:
     """Give the first body a free joint."""
     ground: bool = False
     """Add the plane z = 0 where the file has none."""
+    added_actuators: AddedActuators = field(default_factory=AddedActuators)
+    """Motors or servos for joints that the file drives by nothing."""
     self_collision: bool = False
     """Let moving bodies touch each other where the file's masks do."""
     keyframe: str | None = None
@@ -45,9 +49,20 @@ class LoadOptions:
 
 
 def make_options(
-    package_path: AnyPath | Iterable[AnyPath] = (), leave_out: str | Iterable[str] = (), **others: Any
+    package_path: AnyPath | Iterable[AnyPath] = (),
+    leave_out: str | Iterable[str] = (),
+    *,
+    actuators: Kind | None = None,
+    kp: Gains | None = None,
+    kd: Gains | None = None,
+    **others: Any,
 ) -> LoadOptions:
     """From what load_model() is given: one name or path stands for a list of one."""
     paths = [package_path] if isinstance(package_path, (str, os.PathLike)) else package_path
     names = [leave_out] if isinstance(leave_out, str) else leave_out
-    return LoadOptions(package_path=tuple(os.fspath(path) for path in paths), leave_out=tuple(names), **others)
+    return LoadOptions(
+        package_path=tuple(os.fspath(path) for path in paths),
+        leave_out=tuple(names),
+        added_actuators=AddedActuators.of(actuators, kp, kd),
+        **others,
+    )

@@ -95,6 +95,10 @@ class Model:
     """(num_joints,) upper limit; for a ball joint the largest angle of rotation; inf without."""
     joint_limit_stiffness: Floats
     """(num_joints,) penalty spring beyond a limit, N/m or N m/rad."""
+    joint_limit_damping: Floats
+    """(num_joints,) force per depth beyond a limit and speed, N s/m^2 or N m s/rad^2; hinge and slide only."""
+    joint_friction_speed: Floats
+    """(num_joints,) speed from which on dry friction has its full force, m/s or rad/s."""
     q_reference: Floats
     """(num_q,) joint_q at which the bodies stand as the file draws them."""
     q_spring: Floats
@@ -110,6 +114,12 @@ class Model:
     """(num_dofs,) rotor inertia added to the diagonal of the mass matrix."""
     dof_damping: Floats
     """(num_dofs,) N s/m or N m s/rad."""
+    dof_friction: Floats
+    """(num_dofs,) dry friction, N or N m."""
+    dof_force_lower: Floats
+    """(num_dofs,) least force of all motors and servos together, -inf without."""
+    dof_force_upper: Floats
+    """(num_dofs,) the largest, inf without."""
 
     # Shapes that may touch the ground, and the points that stand for them, sorted by body.
     shape_name: tuple[str, ...]
@@ -178,6 +188,19 @@ class Model:
     motor_dof: Ints
     motor_gear: Floats
     """(num_motors,) generalised force per unit of control."""
+    servo_actuator: Ints
+    servo_gain: Floats
+    """(num_servos, 3) force per unit of control: a constant, per length, per rate."""
+    servo_bias: Floats
+    """(num_servos, 3) force without control, likewise."""
+    servo_lower: Floats
+    """(num_servos,) least force before the gear, -inf without."""
+    servo_upper: Floats
+    drive_servo: Ints
+    """(num_drives,) ascending; a servo on a fixed tendon has one drive per joint."""
+    drive_dof: Ints
+    drive_gear: Floats
+    """(num_drives,) length per unit of joint_q, and generalised force per unit of the servo's."""
     muscle_actuator: Ints
     muscle_peak_force: Floats
     """(num_muscles,) tension at activation 1, N."""
@@ -187,6 +210,27 @@ class Model:
     """(num_segments, 2) bodies of the two waypoints, WORLD allowed."""
     segment_point: Floats
     """(num_segments, 2, 3) waypoints in the frames of those bodies."""
+
+    # Ties: fixed tendons with forces of their own, and equalities of joints.
+    tie_name: tuple[str, ...]
+    tie_stiffness: Floats
+    """(num_ties,) spring outside of the resting range."""
+    tie_rest: Floats
+    """(num_ties, 2) shortest and longest length at rest."""
+    tie_damping: Floats
+    tie_limits: Floats
+    """(num_ties, 2) shortest and longest allowed length, infinite without."""
+    tie_limit_stiffness: Floats
+    tie_limit_damping: Floats
+    tie_friction: Floats
+    tie_friction_speed: Floats
+    strand_tie: Ints
+    """(num_strands,) ascending; a strand is one joint's part of a tie."""
+    strand_joint: Ints
+    """(num_strands,) hinges and slides."""
+    strand_reference: Floats
+    strand_coefficient: Floats
+    """(num_strands, 5) polynomial of joint_q less its reference that adds to the tie's length, constant first."""
 
     notes: tuple[str, ...]
     """What of the file is approximated or left out, one sentence each."""
@@ -233,6 +277,14 @@ class Model:
     @property
     def num_controls(self) -> int:
         return len(self.control_lower)
+
+    @property
+    def num_servos(self) -> int:
+        return len(self.servo_actuator)
+
+    @property
+    def num_ties(self) -> int:
+        return len(self.tie_stiffness)
 
     @property
     def num_muscles(self) -> int:

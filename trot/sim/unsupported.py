@@ -39,6 +39,11 @@ def disabled(compiled: mujoco.MjModel, flag: mujoco.mjtDisableBit) -> bool:
     return bool(compiled.opt.disableflags & flag)
 
 
+def is_fixed_tendon(compiled: mujoco.MjModel, tendon: int) -> bool:
+    """Whether its length is a sum of joint coordinates, and not that of a path in space."""
+    return bool(compiled.wrap_type[compiled.tendon_adr[tendon]] == mujoco.mjtWrap.mjWRAP_JOINT)
+
+
 def find_unsupported(compiled: mujoco.MjModel) -> Iterator[str]:
     """One sentence or two per thing that the file asks for in vain."""
     yield from _in_options(compiled)
@@ -82,8 +87,6 @@ def _in_joints(compiled: mujoco.MjModel) -> Iterator[str]:
     for joint in range(compiled.njnt):
         name = name_of(compiled, "joint", joint)
         dof = compiled.jnt_dofadr[joint]
-        if compiled.dof_frictionloss[dof] != 0:
-            yield f"joint '{name}' has frictionloss (dry friction), which is not simulated. Use damping instead."
         if _nonzero(compiled, "dof_dampingpoly", dof):
             yield f"joint '{name}' has damping of higher order in speed. Give a single damping coefficient."
         if _nonzero(compiled, "jnt_stiffnesspoly", joint):
@@ -97,23 +100,23 @@ def _in_joints(compiled: mujoco.MjModel) -> Iterator[str]:
 
 def _in_tendons(compiled: mujoco.MjModel) -> Iterator[str]:
     """Forces of a tendon by itself; what an actuator makes of its path is looked at with the actuators."""
-    attributes = ("stiffness", "stiffnesspoly", "springyield", "damping", "dampingpoly", "armature", "frictionloss")
+    of_none = ("stiffnesspoly", "springyield", "dampingpoly", "armature")
+    of_fixed = ("stiffness", "damping", "frictionloss")
     for tendon in range(compiled.ntendon):
-        name = name_of(compiled, "tendon", tendon)
+        name, fixed = name_of(compiled, "tendon", tendon), is_fixed_tendon(compiled, tendon)
+        attributes = of_none if fixed else (*of_fixed, *of_none)
         found = [attribute for attribute in attributes if _nonzero(compiled, f"tendon_{attribute}", tendon)]
-        found += ["limited"] if compiled.tendon_limited[tendon] else []
+        found += ["limited"] if compiled.tendon_limited[tendon] and not fixed else []
         if found:
-            yield (
-                f"tendon '{name}' has {' and '.join(found)}; a tendon only transmits a muscle's pull. "
-                f"Remove it{_or('tendons')}."
-            )
+            kind = "a fixed tendon has none" if fixed else "a spatial tendon only transmits a muscle's pull"
+            yield f"tendon '{name}' has {' and '.join(found)}; {kind}. Remove it{_or('tendons')}."
 
 
 def _in_constraints(compiled: mujoco.MjModel) -> Iterator[str]:
-    equalities = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_EQUALITY)
+    equalities = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_EQUALITY | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
     for equality in range(compiled.neq):
-        if equalities and compiled.eq_active0[equality]:
-            kind = mujoco.mjtEq(compiled.eq_type[equality]).name.removeprefix("mjEQ_").lower()
+        kind = mujoco.mjtEq(compiled.eq_type[equality]).name.removeprefix("mjEQ_").lower()
+        if equalities and compiled.eq_active0[equality] and kind != "joint":
             name = name_of(compiled, "equality", equality)
             yield (
                 f"equality constraint '{name}' ({kind}) is not simulated: the bodies must form a tree. "
