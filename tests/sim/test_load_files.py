@@ -320,3 +320,23 @@ def test_check_prints_notes_and_takes_the_same_options(tmp_path, capsys):
     notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
     assert len(notes) == 3
     assert "density=1.2" in notes[0] and "self_collision=True" in notes[1] and "'plinth'" in notes[2]
+
+
+def test_what_is_simulated_is_not_left_out():
+    """Couplings of joints and springs of fixed tendons stay, and a joint that follows another gets no motor."""
+    coupled = '<joint name="gear" joint1="elbow" joint2="knee"/><weld body1="leg" body2="arm"/>'
+    tendons = (
+        '<fixed name="f" stiffness="3" range="-1 1" armature="2"><joint joint="knee" coef="1"/></fixed>'
+        '<spatial name="s" stiffness="3" range="0 1"><site site="post"/><site site="a"/></spatial>'
+    )
+    text = mjcf(SECOND, top=f"<equality>{coupled}</equality>", tendon=tendons)
+    with pytest.raises(ModelError) as caught:
+        load_model(text)
+    assert len(str(caught.value).split("\n  ")) == 3
+    model = load_model(text, leave_out=("equality", "tendons"), actuators="motor")
+    assert model.tie_name == ("tendon 'f'", "equality 'gear'")
+    assert model.actuator_name == ("knee",)
+    assert model.source.tendon_limited.tolist() == [1, 0] and not model.source.tendon_armature.any()
+    lost = [note for note in model.notes if note.endswith("left out.")]
+    assert len(lost) == 3 and "(weld of 'leg')" in lost[0]
+    assert lost[1:] == ["armature of tendon 'f' is left out.", "stiffness and range of tendon 's' are left out."]

@@ -63,7 +63,7 @@ def test_force_ranges_hold_each_actuator_and_their_sum():
 def test_a_sliding_joint_slows_down_evenly():
     """By v = v0 - friction / m t, down to the speed at which friction begins to fade."""
     friction, v0, dt = 3.0, 2.0, 0.001
-    model = slide(f'frictionloss="{friction}" user="0 0 0.05"')
+    model = slide(f'frictionloss="{friction}" user="1e3 0 0.05"')
     v = trajectory(model, at([0], [v0]), 1.2, 1200, 1)[:, 1]
     assert_allclose(v, v0 - friction / MASS * dt * np.arange(1, 1201), rtol=1e-10)
 
@@ -72,7 +72,7 @@ def test_a_loaded_joint_creeps_at_the_speed_where_friction_carries_the_load():
     """11 / 16 of the friction at half the full speed; a load beyond the friction slides."""
     friction, full = 8.0, 0.2
     weight = 11 / 16 * friction
-    model = slide(f'frictionloss="{friction}" user="0 0 {full}"', gravity=f"0 0 {-weight / MASS}")
+    model = slide(f'frictionloss="{friction}" user="1e3 0 {full}"', gravity=f"0 0 {-weight / MASS}")
     assert_allclose(acceleration(model, [0], [-full / 2]), 0, atol=ROUNDING)
     assert_allclose(final(model, [0], [0], 4.0, 8000)[1], -full / 2, rtol=1e-9)
     sliding = slide(f'frictionloss="{friction}"', gravity=f"0 0 {-2 * friction / MASS}")
