@@ -135,6 +135,11 @@ def test_a_task_says_whether_bodies_touch_each_other(tmp_path):
     class Touching(Plain):
         robot_options: ClassVar = {"self_collision": True}
 
+    with pytest.raises(ValueError, match=r"Old\.self_collision: a task calls this robot_options"):
+
+        class Old(Plain):
+            self_collision = True
+
     assert Plain().model.num_pairs == 0
     env = trot.make_env(Touching(), num_worlds=2)
     assert env.task.model.num_pairs == 44

@@ -24,7 +24,11 @@ from trot.sim.step import check_times
 
 ASSETS = Path(__file__).parent / "assets"
 
-RENAMED = {"dt": "control_dt", "horizon": "episode_length"}
+RENAMED = {
+    "dt": "control_dt",
+    "horizon": "episode_length",
+    "self_collision": 'robot_options = {"self_collision": True}',
+}
 """What tasks of earlier versions may still set."""
 
 Measured = TypeVar("Measured")
