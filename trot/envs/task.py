@@ -129,6 +129,13 @@ class Task(ABC, Generic[Measured]):
     def reward_terms(self, measured: Measured, action: Tensor) -> dict[str, Tensor]:
         """Named terms, (worlds, 1) or (worlds,) each, after the step that `action` led to; their sum is the reward."""
 
+    def figures(self, measured: Measured) -> dict[str, Tensor]:
+        """What `trot eval` tells beside the return, such as the error of a speed: (worlds, 1) or (worlds,) each.
+
+        It tells their means over all steps.
+        """
+        return {}
+
     def fallen(self, measured: Measured) -> Tensor | None:
         """Where an episode ends early, (worlds, 1) or (worlds,); None where nothing can fall."""
         return None
