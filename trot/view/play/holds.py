@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,12 @@ class Holds:
         """Let go of everything."""
         self._holds.clear()
 
+    def keep(self, pages: Collection[int]) -> None:
+        """Let go of what others than these pages hold: one that is closed does not say so."""
+        for page in list(self._holds):
+            if page not in pages:
+                self._holds.pop(page, None)
+
     def pulls(self, inertia: Inertia) -> list[Pull]:
         """With the robot as it is now. The scene moves against a robot that is followed; so does what a pointer means.
 
@@ -70,9 +77,9 @@ class Holds:
             here = np.array(event.end_position)
             if event.phase == "end":
                 self._holds.pop(event.client_id, None)
-            elif event.phase == "start" or event.client_id not in self._holds:
+            elif event.phase == "start":
                 self._holds[event.client_id] = Hold(body, np.array(event.start_position), here)
-            else:
+            elif event.client_id in self._holds:
                 self._holds[event.client_id].pulled_to = here
 
         return dragged

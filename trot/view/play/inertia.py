@@ -22,6 +22,8 @@ class Inertia:
         self.model.body_mass *= mass
         self.model.body_inertia *= mass
         self._data = mujoco.MjData(self.model)
+        # MuJoCo keeps what simple bodies weigh at their joints.
+        mujoco.mj_setConst(self.model, self._data)
         moving = self.model.body_weldid > 0
         self.bodies = np.flatnonzero(moving)
         """MuJoCo's numbers of the bodies that can move."""

@@ -90,7 +90,9 @@ class Player:
     def tick(self, now: float) -> float:
         """Do what is due, and return how many seconds there are until the next thing is."""
         elapsed, self._last_tick = now - self._last_tick, now
-        if not self._server.get_clients():
+        pages = self._server.get_clients()
+        self._holds.keep(pages)
+        if not pages:
             self._rate = _Rate()
             return IDLE_SECONDS
         controls, living = self.controls, self._living
