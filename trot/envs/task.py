@@ -17,6 +17,7 @@ from torch import Tensor
 from trot.envs.situation import Situation
 from trot.envs.start import Start
 from trot.own_file import file_of, load_own_file
+from trot.sim.hill_muscles import Muscles
 from trot.sim.load import Loaded, load_if_changed
 from trot.sim.model import Model
 from trot.sim.step import check_times
@@ -47,6 +48,8 @@ class Task(ABC, Generic[Measured]):
     """Give the first body a free joint."""
     self_collision: ClassVar[bool] = False
     """Let moving bodies touch each other where the file's masks do; else they pass through each other."""
+    muscles: ClassVar[Muscles] = "hill"
+    """What a <muscle> becomes: MuJoCo's own law, or with "tension" a constant tension times its control."""
     start: ClassVar[Start] = Start()
     control_dt: ClassVar[float] = 1 / 60
     """Seconds between two actions."""
@@ -84,7 +87,7 @@ class Task(ABC, Generic[Measured]):
     def load_robot(self) -> Model:
         if not hasattr(self, "robot"):
             raise ValueError(f"{type(self).__name__} has no robot: set it to the path of an MJCF or URDF file")
-        return load_once(os.fspath(self.robot), self.ground, self.floating_base, self.self_collision)
+        return load_once(os.fspath(self.robot), self.ground, self.floating_base, self.self_collision, self.muscles)
 
     def control(self, action: Tensor, *measured: Any, **named: Any) -> Tensor:
         """Actions, (worlds, num_actions) in [-1, 1], to the controls of the robot's actuators.
@@ -175,14 +178,21 @@ def task_control(task: Task[Any], action: Tensor, state: Situation) -> Tensor:
     return task.control(action, task.measure(state)) if control_sees_state(task) else task.control(action)
 
 
-_loaded: dict[tuple[str, bool, bool, bool], Loaded] = {}
+_loaded: dict[tuple[str, bool, bool, bool, Muscles], Loaded] = {}
 
 
-def load_once(robot: str, ground: bool, floating_base: bool, self_collision: bool = False) -> Model:
+def load_once(
+    robot: str, ground: bool, floating_base: bool, self_collision: bool = False, muscles: Muscles = "hill"
+) -> Model:
     """Environments of the same robot share its model and so its compiled kernels, until its files are edited."""
     # MuJoCo's compiler takes 2 to 11 ms for the robots here; what it saves is all that comes after it.
-    key = (robot, ground, floating_base, self_collision)
+    key = (robot, ground, floating_base, self_collision, muscles)
     _loaded[key] = load_if_changed(
-        robot, _loaded.get(key), ground=ground, floating_base=floating_base, self_collision=self_collision
+        robot,
+        _loaded.get(key),
+        ground=ground,
+        floating_base=floating_base,
+        self_collision=self_collision,
+        muscles=muscles,
     )
     return _loaded[key].model

@@ -1,4 +1,7 @@
-"""Motors on joints and muscles along spatial tendons; every other actuator is refused by name."""
+"""Motors on joints and muscles of constant tension along spatial tendons; every other actuator is refused by name.
+
+Muscles with curves are read by hill_muscles.py.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import mujoco
 import numpy as np
 
 from trot.sim.errors import ModelError
+from trot.sim.hill_muscles import HillMuscles, Muscles, add_hill_muscle, is_hill_muscle
 from trot.sim.model import Floats, Ints
 from trot.sim.unsupported import disabled, name_of
 from trot.sim.weld import Welds
@@ -37,12 +41,18 @@ class Actuators:
     segment_muscle: list[int] = field(default_factory=list)
     segment_body: list[tuple[int, int]] = field(default_factory=list)
     segment_point: list[tuple[Floats, Floats]] = field(default_factory=list)
+    hills: HillMuscles = field(default_factory=HillMuscles)
 
 
-def read_actuators(compiled: mujoco.MjModel, welds: Welds) -> Actuators:
+def read_actuators(compiled: mujoco.MjModel, welds: Welds, muscles: Muscles = "hill") -> Actuators:
     """Every actuator in the file's order, one control each."""
     result = Actuators()
     for actuator in range(len(compiled.actuator_trntype)):
+        _refuse_attributes(compiled, actuator)
+        if muscles == "hill" and is_hill_muscle(compiled, actuator):
+            result.name.append(name_of(compiled, "actuator", actuator))
+            _add_control(*add_hill_muscle(compiled, welds, actuator, result.hills), result)
+            continue
         gain = _read_gain(compiled, actuator)
         result.name.append(name_of(compiled, "actuator", actuator))
         transmission = compiled.actuator_trntype[actuator]
@@ -60,8 +70,8 @@ def read_actuators(compiled: mujoco.MjModel, welds: Welds) -> Actuators:
     return result
 
 
-def _read_gain(compiled: mujoco.MjModel, actuator: int) -> float:
-    """Force per unit of control before the gear, N or N m; negative for a muscle. Refuses every other law."""
+def _refuse_attributes(compiled: mujoco.MjModel, actuator: int) -> None:
+    """Refuse what no actuator may have."""
     name = name_of(compiled, "actuator", actuator)
     if compiled.opt.disableactuator & (1 << int(compiled.actuator_group[actuator])):
         raise ModelError(f"actuator '{name}' is in a disabled group. Remove actuatorgroupdisable or the actuator.")
@@ -69,6 +79,11 @@ def _read_gain(compiled: mujoco.MjModel, actuator: int) -> float:
         values = getattr(compiled, f"actuator_{attribute}", np.zeros(compiled.nu))
         if np.any(values[actuator] != 0):
             raise ModelError(f"actuator '{name}' has {attribute}, which is not simulated there. Set it on the joint.")
+
+
+def _read_gain(compiled: mujoco.MjModel, actuator: int) -> float:
+    """Force per unit of control before the gear, N or N m; negative for a muscle. Refuses every other law."""
+    name = name_of(compiled, "actuator", actuator)
     kinds = (compiled.actuator_gaintype, compiled.actuator_biastype, compiled.actuator_dyntype)
     laws = tuple(int(kind[actuator]) for kind in kinds)
     if laws == _MOTOR_LAWS:
@@ -186,7 +201,7 @@ def _refuse_clamped_joints(compiled: mujoco.MjModel, result: Actuators) -> None:
     """Refuse actuatorfrcrange where it clamps a sum of forces, which no control range can express."""
     motors = np.bincount(result.motor_dof, minlength=compiled.nv)
     for joint in map(int, np.flatnonzero(compiled.jnt_actfrclimited)):
-        if motors[compiled.jnt_dofadr[joint]] > 1 or result.muscle_actuator:
+        if motors[compiled.jnt_dofadr[joint]] > 1 or result.muscle_actuator or result.hills.actuator:
             raise ModelError(
                 f"joint '{name_of(compiled, 'joint', joint)}' has actuatorfrcrange but more than one motor, or the "
                 "robot has muscles. Use forcerange on the actuators instead."

@@ -11,7 +11,7 @@ import numpy as np
 from trot.sim.errors import ModelError
 from trot.sim.model import Floats, Model, PairKind
 
-_OPEN = ("joint_lower", "joint_upper", "control_lower", "control_upper")
+_OPEN = ("joint_lower", "joint_upper", "control_lower", "control_upper", "hill_force_range", "act_range")
 """Infinite where there is no limit."""
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -87,6 +87,7 @@ def _owners(model: Model) -> dict[str, list[str]]:
     shapes = [f"geom '{name}'" for name in model.shape_name]
     actuators = [f"actuator '{name}'" for name in model.actuator_name]
     muscles = [actuators[actuator] for actuator in model.muscle_actuator]
+    hills = [actuators[actuator] for actuator in model.hill_actuator]
     of_coordinates = [joints[j] for j in np.searchsorted(model.joint_q_start, np.arange(model.num_q), "right") - 1]
     of_dofs = [f"joint '{name}'" for name in model.dof_name]
     groups = {
@@ -100,6 +101,9 @@ def _owners(model: Model) -> dict[str, list[str]]:
         "motor": ([actuators[actuator] for actuator in model.motor_actuator], ("gear",)),
         "muscle": (muscles, ("peak_force",)),
         "segment": ([muscles[muscle] for muscle in model.segment_muscle], ("point",)),
+        "hill": (hills, ("peak_force", "gear", "best_length", "offset", "curve", "force_range")),
+        "act": ([actuators[actuator] for actuator in model.act_actuator], ("time", "range")),
+        "piece": ([hills[hill] for hill in model.piece_hill], ("point", "share", "middle", "axis", "radius")),
     }
     pairs = _pair_owners(model)
     groups |= {

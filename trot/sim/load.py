@@ -18,6 +18,7 @@ import numpy as np
 from trot.sim.actuators import Actuators, read_actuators
 from trot.sim.errors import ModelError
 from trot.sim.finite import refuse_written_nan, require_finite
+from trot.sim.hill_muscles import Muscles, hill_fields, muscle_notes
 from trot.sim.model import Floats, JointType, Model
 from trot.sim.pairs import Pairs, read_pairs
 from trot.sim.shapes import Shapes, find_ground, read_shapes
@@ -42,17 +43,19 @@ def load_model(
     floating_base: bool = False,
     ground: bool = False,
     self_collision: bool = False,
+    muscles: Muscles = "hill",
 ) -> Model:
     """Read a robot from a path to MJCF or URDF, or from the XML text itself.
 
     floating_base gives the first body, which must have no joint of its own, a free joint. ground adds the plane
     z = 0 where the file has none, as no URDF has. With self_collision moving bodies touch each other where the file's
-    masks let them; else they pass through each other. What the file asks for and trot does not simulate raises
+    masks let them; else they pass through each other. A <muscle> is as in MuJoCo, or with muscles="tension" a constant
+    tension times its control. What the file asks for and trot does not simulate raises
     ModelError; docs/robots.md lists it.
     """
     text, path = _read(source)
     with _naming(path):
-        return _build(*_compile(text, path, floating_base, ground), text, path, self_collision)
+        return _build(*_compile(text, path, floating_base, ground), text, path, self_collision, muscles)
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ def load_if_changed(
     floating_base: bool = False,
     ground: bool = False,
     self_collision: bool = False,
+    muscles: Muscles = "hill",
 ) -> Loaded:
     """The robot as its files are now, as load_model() reads it; `before` itself where nothing in them has changed."""
     text, path = _read(source)
@@ -79,7 +83,7 @@ def load_if_changed(
         content = _digest(spec, compiled, text)
         if before is not None and before.content == content:
             return before
-        return Loaded(_build(spec, compiled, text, path, self_collision), content)
+        return Loaded(_build(spec, compiled, text, path, self_collision, muscles), content)
 
 
 def compile_robot(
@@ -188,10 +192,17 @@ def _add_ground(spec: mujoco.MjSpec) -> None:
     )
 
 
-def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str, path: Path | None, self_collision: bool) -> Model:
+def _build(
+    spec: mujoco.MjSpec,
+    compiled: mujoco.MjModel,
+    text: str,
+    path: Path | None,
+    self_collision: bool,
+    muscles: Muscles,
+) -> Model:
     """Keep what trot simulates."""
     welds = fold_welds(compiled)
-    notes: list[str] = []
+    notes = list(muscle_notes(compiled, muscles))
     problems = list(find_unsupported(compiled))
     if problems:
         raise ModelError("\n  ".join(problems))
@@ -219,7 +230,7 @@ def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str, path: Path 
             **_joint_fields(compiled, welds, joint_user),
             **_shape_fields(read_shapes(compiled, welds, geom_user)),
             **_pair_fields(pairs),
-            **_actuator_fields(read_actuators(compiled, welds)),
+            **_actuator_fields(read_actuators(compiled, welds, muscles)),
             notes=tuple(notes),
             source=compiled,
         )
@@ -351,4 +362,5 @@ def _actuator_fields(actuators: Actuators) -> dict[str, Any]:
         "segment_muscle": np.array(actuators.segment_muscle, np.int32),
         "segment_body": np.array(actuators.segment_body, np.int32).reshape(-1, 2),
         "segment_point": np.array(actuators.segment_point, float).reshape(-1, 2, 3),
+        **hill_fields(actuators.hills),
     }
