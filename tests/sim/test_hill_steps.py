@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from manifold import central_difference, integrate, least_doubtful, lively_states, to_tangent
 from numpy.testing import assert_allclose
 from probe import PLACES
+from random_muscles import with_hill_muscles
+from random_robots import random_robot
 from torch import Tensor
 
 from trot.sim.check_robot import CheckSettings, run_check
@@ -60,8 +65,15 @@ def test_a_substep_is_mujocos(
     every_muscle: Model, rng: np.random.Generator, place: str, dtype: torch.dtype, tolerance: float
 ) -> None:
     """Semi-implicit Euler with MuJoCo's accelerations and rates of activation."""
-    model, inputs, dt = every_muscle, lively_inputs(every_muscle, rng), CONTROL_DT / SUBSTEPS
-    data, expected = mujoco.MjData(model.source), []
+    inputs = lively_inputs(every_muscle, rng)
+    expected = by_mujoco(every_muscle, inputs)
+    found = numbers(stepped(every_muscle, tensors(inputs, place, dtype), substeps=1)).double().cpu().numpy()
+    assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+def by_mujoco(model: Model, inputs: Numbers) -> np.ndarray:
+    """The state after one substep."""
+    data, expected, dt = mujoco.MjData(model.source), [], CONTROL_DT / SUBSTEPS
     for q, qd, activation, control in zip(*inputs.values(), strict=True):
         data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = q, qd, activation, control
         mujoco.mj_forward(model.source, data)
@@ -69,8 +81,24 @@ def test_a_substep_is_mujocos(
         mujoco.mj_integratePos(model.source, next_q, next_qd, dt)
         bounded = np.clip(activation + dt * data.act_dot, *model.act_range.T)
         expected.append(np.concatenate([next_q, next_qd, bounded]))
-    found = numbers(stepped(model, tensors(inputs, place, dtype), substeps=1)).double().cpu().numpy()
-    assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+    return np.array(expected)
+
+
+@pytest.mark.slow
+@settings(max_examples=6, derandomize=True, deadline=None, database=None)
+@given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 6), num_muscles=st.integers(1, 5))
+def test_random_robots_with_muscles(seed: int, num_bodies: int, num_muscles: int) -> None:
+    """A substep as MuJoCo's, and right gradients; without limits and springs, which have laws of their own."""
+    rng = np.random.default_rng(seed)
+    model = load_model(with_hill_muscles(random_robot(rng, num_bodies, ground=False), rng, num_muscles))
+    nothing = np.zeros(model.num_joints)
+    model = replace(model, joint_stiffness=nothing, joint_limit_stiffness=nothing)
+    model.source.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT | mujoco.mjtDisableBit.mjDSBL_SPRING
+    inputs = lively_inputs(model, rng)
+    expected = by_mujoco(model, inputs)
+    found = numbers(stepped(model, tensors(inputs), substeps=1)).numpy()
+    assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
+    check_gradients(model, inputs, 1, (1e-6, 1e-5, 1e-4), rng, 0.1)
 
 
 def check_gradients(

@@ -37,7 +37,7 @@ class Guard:
         return [None if gradient is None else torch.where(sound, gradient, self.zero) for gradient in gradients]
 
 
-def is_sound(joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None) -> Tensor:
+def is_sound(joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None = None) -> Tensor:
     """(num_worlds, 1) False where a number is NaN or beyond BOUND."""
     # The largest magnitude of a row is NaN if one of its numbers is, and no comparison with NaN holds.
     parts = [joint_q, joint_qd] if activation is None else [joint_q, joint_qd, activation]
