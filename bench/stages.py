@@ -64,12 +64,12 @@ def measure_stages(robot: Robot, model: Model, device: torch.device, repeats: in
         run.cycles.zero_()
         for control in controls:
             passes.append(Pass(physics, joint_q, joint_qd, control, None))
-            joint_q, joint_qd = passes[-1].forward(keep=True)
+            joint_q, joint_qd, _ = passes[-1].forward(keep=True)
         forward += run.cycles
         run.cycles.zero_()
         q_bar, qd_bar = torch.ones_like(joint_q), torch.ones_like(joint_qd)
         for ran in reversed(passes):
-            q_bar, qd_bar, _, _ = ran.backward(q_bar, qd_bar, tangent=False)
+            q_bar, qd_bar, *_ = ran.backward(q_bar, qd_bar, tangent=False)
         backward += run.cycles
     substeps = repeats * robot.window_substeps
     return StageCycles(

@@ -33,6 +33,11 @@ def every_law() -> Model:
     return load_model(Path(__file__).parent / "robots" / "every_law.xml")
 
 
+@pytest.fixture(scope="module")
+def every_muscle() -> Model:
+    return load_model(Path(__file__).parent / "robots" / "muscles" / "every_muscle.xml")
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)

@@ -120,12 +120,12 @@ def _steps(model, kernels):
         kernels["built"].append(needed)
     run = launcher(model, variant, torch.device("cpu"), programs)
     state = model.default_state(2)
-    joint_q, joint_qd = state.joint_q, state.joint_qd
+    joint_q, joint_qd, activation = state.joint_q, state.joint_qd, state.activation
     physics = Physics(run, CONTROL_DT, SUBSTEPS, Guard(joint_q[:1], torch.zeros(())))
     lower, upper = (torch.tensor(bound, dtype=torch.float32) for bound in model.sample_range())
     control, flagged = torch.stack([lower, upper]), False
     for _ in range(STEPS):
-        joint_q, joint_qd, sound = guarded_step(physics, joint_q, joint_qd, control, None)
+        joint_q, joint_qd, activation, sound = guarded_step(physics, joint_q, joint_qd, control, None, activation)
         if not (joint_q.abs() <= BOUND).all() or not (joint_qd.abs() <= BOUND).all():
             return "not finite, without a flag", f"{joint_q.tolist()} {joint_qd.tolist()}"
         flagged |= not bool(sound.all())

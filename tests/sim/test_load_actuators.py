@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from small_robot import SECOND, TENDON, mjcf
 
 from trot.sim.axis_constants import FRICTION_SPEED, LIMIT_STIFFNESS
+from trot.sim.errors import ModelError
 from trot.sim.load import load_model
 from trot.sim.model import WORLD, Model
 from trot.sim.ties import COUPLING_RATE
@@ -111,7 +112,38 @@ def test_force_range_of_a_tendon_is_that_of_its_only_muscle():
 
 def test_muscle_element_gives_its_peak_force():
     muscle = '<muscle tendon="t" force="300" gear="0.5" lengthrange="0.1 3"/>'
-    assert load_model(mjcf(tendon=TENDON, actuator=muscle)).muscle_peak_force == [150]
+    model = load_model(mjcf(tendon=TENDON, actuator=muscle), muscles="tension")
+    assert model.muscle_peak_force == [150] and model.num_hills == model.num_acts == 0
+    (note,) = model.notes
+    assert "without curves" in note
+
+
+def test_a_muscle_keeps_its_curves():
+    muscle = '<muscle name="m" tendon="t" force="300" gear="0.5" lengthrange="0.1 0.4" timeconst="0.02 0.05"/>'
+    model = load_model(mjcf(tendon=TENDON, actuator=muscle))
+    assert model.num_muscles == 0 and model.notes == ()
+    assert_allclose(model.hill_peak_force, [300])
+    assert_allclose(model.hill_gear, [0.5])
+    assert_allclose(model.hill_best_length, [0.3 / (1.05 - 0.75)])
+    assert_allclose(model.hill_curve, [[0.5, 1.6, 1.5, 1.3, 1.2]])
+    assert_allclose(model.act_time, [[0.02, 0.05, 0]])
+    assert model.default_state(3).activation.tolist() == [[0]] * 3
+
+
+def test_peak_force_from_the_scale():
+    model = load_model(mjcf(tendon=TENDON, actuator='<muscle tendon="t" scale="200" lengthrange="0.1 3"/>'))
+    assert_allclose(model.hill_peak_force, [200 / model.source.actuator_acc0[0]])
+
+
+def test_a_constant_tension_must_be_given():
+    muscle = '<muscle name="m" tendon="t" lengthrange="0.1 3"/>'
+    with pytest.raises(ModelError, match="'m' has no peak force"):
+        load_model(mjcf(tendon=TENDON, actuator=muscle), muscles="tension")
+
+
+def test_muscles_are_of_two_kinds():
+    with pytest.raises(ValueError, match="muscles must be one of"):
+        load_model(mjcf(), muscles="soft")
 
 
 def test_joint_force_range_narrows_the_control_of_its_only_motor():

@@ -11,6 +11,13 @@ from trot.sim.load import ModelError, load_model
 
 KNEE_MOTOR = '<motor name="m" joint="knee"/>'
 
+MUSCLE = '<muscle name="m" tendon="t" lengthrange="0.1 3"/>'
+WRAPPED = '<geom name="w" size="0.1" contype="0" conaffinity="0"/><site name="side" pos="{}"/>'
+WRAPPING = '<spatial name="t"><site site="post"/><geom geom="w" sidesite="side"/><site site="a"/></spatial>'
+GENERAL = """<general name="m" tendon="t" gaintype="muscle" biastype="muscle" dyntype="muscle" dynprm="0.01 0.04"
+    lengthrange="0.1 3" gainprm="0.75 1.05 9 200 0.5 1.6 1.5 1.3 1.2" biasprm="0.75 1.05 9 200 0.5 1.6 {1} 1.3 1.2"
+    {0}/>"""
+
 REFUSED = {
     "no body": ("<mujoco/>", "no body moves.*floating_base"),
     "only welded": (mjcf(joint=""), "no body moves"),
@@ -135,9 +142,31 @@ REFUSED = {
         "'w' wraps a pulley",
     ),
     "pushing muscle": (mjcf(tendon=TENDON, actuator='<motor name="m" tendon="t"/>'), "'m' pushes.*'t'.*negative"),
-    "muscle without force": (
-        mjcf(tendon=TENDON, actuator='<muscle name="m" tendon="t" lengthrange="0.1 3"/>'),
-        "'m' has no peak force",
+    "muscle inside": (
+        mjcf(WRAPPED.format("0.01 0 0"), tendon=WRAPPING, actuator=MUSCLE),
+        "'t' wraps geom 'w' on its inside",
+    ),
+    "muscle with a foreign side": (
+        mjcf(WRAPPED.format("0.2 0 0"), tendon=WRAPPING.replace('"side"', '"post"'), actuator=MUSCLE),
+        "'t' wraps geom 'w' with a sidesite on another body",
+    ),
+    "muscle on a fixed tendon": (
+        mjcf(tendon='<fixed name="t"><joint joint="knee" coef="1"/></fixed>', actuator=MUSCLE),
+        "'t' is fixed",
+    ),
+    "muscle curve": (
+        mjcf(tendon=TENDON, actuator=GENERAL.format("", "1.5").replace("1.3 1.2", "1.3 0.9")),
+        "'m' has vmax 1.5 and fvmax 0.9.*at least 1",
+    ),
+    "muscle time": (
+        mjcf(tendon=TENDON, actuator='<muscle name="m" tendon="t" timeconst="0 1" lengthrange="0.1 3"/>'),
+        "'m' has time constants 0.0 and 1.0",
+    ),
+    "muscle early": (mjcf(tendon=TENDON, actuator=GENERAL.format('actearly="true"', "1.5")), "'m' has actearly"),
+    "muscle with two laws": (mjcf(tendon=TENDON, actuator=GENERAL.format("", "2")), "'m' has one set of numbers"),
+    "curved muscle in a joint range": (
+        mjcf(joint='<joint name="knee" actuatorfrcrange="-1 1"/>', tendon=TENDON, actuator=MUSCLE),
+        "'knee' has actuatorfrcrange",
     ),
     "muscle on a joint": (
         mjcf(actuator='<muscle name="m" joint="knee" force="9" lengthrange="-1 1"/>'),

@@ -45,17 +45,17 @@ def rotation(wxyz):
     return matrix.reshape(3, 3)
 
 
-def test_tendons_end_at_pulleys_and_those_around_geoms_are_left_out(rng):
+def test_tendons_end_at_pulleys_and_run_from_site_to_site(rng):
     model = mujoco.MjModel.from_xml_string(WRAPPED)
     data = mujoco.MjData(model)
     for _ in range(20):
         data.qpos[:] = random_q(model, rng)
         mujoco.mj_forward(model, data)
         poses = Kinematics(model).poses(data.qpos)
-        assert poses.segment_tendon.tolist() == [2, 2]
+        assert poses.segment_tendon.tolist() == [0, 0, 2, 2]
         turn, position = data.xmat[poses.segment_body].reshape(-1, 3, 3), data.xpos[poses.segment_body]
         ends = position[:, None] + np.einsum("sij,spj->spi", turn, poses.segments)
-        expected = [[data.site(name).xpos for name in pair] for pair in ("ac", "bd")]
+        expected = [[data.site(name).xpos for name in pair] for pair in ("ac", "cd", "ac", "bd")]
         np.testing.assert_allclose(ends, expected, atol=1e-9)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -88,22 +88,24 @@ def _moments(env: Env, windows: Windows) -> _Moments:
         rows = move.sound.squeeze(1)
         after = move.final_state
         begin.append(_selected(before, rows))
-        judged.append(_selected(Situation(after.joint_q, after.joint_qd, before.memory), rows))
+        judged.append(_selected(replace(after, memory=before.memory), rows))
         seen.append(_selected(after, rows))
         actions.append(move.action[rows])
     return _Moments(_joined(begin), _joined(judged), _joined(seen), torch.cat(actions))
 
 
 def _selected(state: Situation, rows: Tensor) -> Situation:
-    return Situation(
-        state.joint_q[rows], state.joint_qd[rows], {name: part[rows] for name, part in state.memory.items()}
-    )
+    memory = {name: part[rows] for name, part in state.memory.items()}
+    activation = None if state.activation is None else state.activation[rows]
+    return Situation(state.joint_q[rows], state.joint_qd[rows], memory, activation=activation)
 
 
 def _joined(states: list[Situation]) -> Situation:
     joint_q, joint_qd = (torch.cat([getattr(state, name) for state in states]) for name in ("joint_q", "joint_qd"))
     memory = {name: torch.cat([state.memory[name] for state in states]) for name in states[0].memory}
-    return Situation(joint_q, joint_qd, memory)
+    activations = [state.activation for state in states if state.activation is not None]
+    activation = torch.cat(activations) if activations else None
+    return Situation(joint_q, joint_qd, memory, activation=activation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +140,10 @@ class _Rows:
     def _zeros(self) -> Inputs:
         still = torch.zeros_like(self.state.joint_qd)
         memory = {f"memory {name}": torch.zeros_like(part) for name, part in self.state.memory.items()}
-        return {"action": torch.zeros_like(self.action), "joint_q": still, "joint_qd": still.clone(), **memory}
+        zeros = {"action": torch.zeros_like(self.action), "joint_q": still, "joint_qd": still.clone(), **memory}
+        if self.state.activation is not None:
+            zeros["activation"] = torch.zeros_like(self.state.activation)
+        return zeros
 
     def _moved(self, part: str, way: Inputs, distance: float) -> Tensor:
         return self._call({name: distance * along for name, along in way.items()})[part]
@@ -147,7 +152,8 @@ class _Rows:
         state = self.state
         memory = {name: part + moved[f"memory {name}"] for name, part in state.memory.items()}
         joint_q = retract(self.task.model, state.joint_q, moved["joint_q"])
-        situation = Situation(joint_q, state.joint_qd + moved["joint_qd"], memory)
+        activation = None if state.activation is None else state.activation + moved["activation"]
+        situation = Situation(joint_q, state.joint_qd + moved["joint_qd"], memory, activation=activation)
         return as_columns(self.method(situation, self.action + moved["action"]))
 
 

@@ -36,7 +36,9 @@ def dry_run(task: Task[Any], nominal: State, zero: Tensor) -> Layout:
     if not isinstance(task.num_actions, Integral) or task.num_actions < 0:
         raise task_error(task, "num_actions", f"must be a whole number of at least 0, not {task.num_actions!r}")
     memory = _drawn_memory(task, expect)
-    state = Situation(nominal.joint_q.repeat(WORLDS, 1), nominal.joint_qd.repeat(WORLDS, 1), memory)
+    activation = None if nominal.activation is None else nominal.activation.repeat(WORLDS, 1)
+    joint_q, joint_qd = nominal.joint_q.repeat(WORLDS, 1), nominal.joint_qd.repeat(WORLDS, 1)
+    state = Situation(joint_q, joint_qd, memory, activation=activation)
     action = zero.new_zeros(WORLDS, task.num_actions)
     measured = task.measure(state)
     observation = expect.parts(task.observation(measured, action), "observation", None)

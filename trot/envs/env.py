@@ -73,6 +73,7 @@ class Env:
         nominal = task.start.draw(task.model, 1, None, self._zero)
         self._physics = self._make_physics(Guard(nominal.joint_q, self._zero))
         self._control_sees_state = control_sees_state(task)
+        self._has_activation = task.model.num_acts > 0
         layout = dry_run(task, nominal, self._zero)
         self.observation_layout = layout.observation
         self._memory_widths, self._nominal_memory = layout.memory, layout.nominal_memory
@@ -123,7 +124,8 @@ class Env:
     @property
     def state(self) -> Situation:
         """The simulator's state of every world, and what its task remembers."""
-        return self._situation(self.worlds.joint_q, self.worlds.joint_qd, self.worlds.memory)
+        worlds = self.worlds
+        return self._situation(worlds.joint_q, worlds.joint_qd, worlds.memory, worlds.activation)
 
     @property
     def worlds(self) -> Worlds:
@@ -161,7 +163,8 @@ class Env:
         self._draw_starts()
         start = self._fresh_starts(torch.ones(self.num_worlds, 1, dtype=torch.bool, device=self.device))
         rows = self.num_worlds
-        kept = (start.joint_q, start.joint_qd, start.parameter, start.strength, start.memory)
+        activation = self._zero.new_zeros(rows, self.task.model.num_acts)
+        kept = (start.joint_q, start.joint_qd, start.parameter, start.strength, activation, start.memory)
         record = sum(part.shape[1] for part in kept)
         worlds = Worlds(
             start.joint_q,
@@ -174,6 +177,7 @@ class Env:
             memory=start.memory,
             faults=torch.zeros(rows, 1, dtype=torch.int64, device=self.device),
             last_fault=self._zero.new_zeros(rows, record + self.num_actions),
+            activation=activation,
         )
         self._settle(worlds)
         return start.observation, {}
@@ -210,7 +214,8 @@ class Env:
     def _advance(self, action: Tensor) -> Move:
         before = self.worlds
         control = self._control(action)
-        joint_q, joint_qd, sound = self._simulate(before, control)
+        joint_q, joint_qd, next_activation, sound = self._simulate(before, control)
+        activation = before.activation if next_activation is None else next_activation
         fault = ~sound
         faults, last_fault, memory = before.faults, before.last_fault, before.memory
         all_sound = surely_all(sound)
@@ -221,7 +226,7 @@ class Env:
             if self._memory_widths:
                 memory = torch.where(sound, memory, self._nominal_memory)
 
-        judged = self._situation(joint_q, joint_qd, memory)
+        judged = self._situation(joint_q, joint_qd, memory, activation)
         measured = self.task.measure(judged)
         final_state, final_obs, next_memory = self._look_ahead(judged, measured, action, memory)
         fallen = self.task.fallen(measured)
@@ -240,6 +245,7 @@ class Env:
             next_memory,
             faults,
             last_fault,
+            activation,
         )
         done = terminated | truncated
         if done.is_cuda or bool(done.any()):
@@ -258,14 +264,15 @@ class Env:
             truncated.squeeze(1),
         )
 
-    def _simulate(self, before: Worlds, control: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The next joint_q and joint_qd, and where the simulation held."""
+    def _simulate(self, before: Worlds, control: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+        """The next joint_q, joint_qd and activation, None without, and where the simulation held."""
         return guarded_step(
             self._physics,
             before.joint_q,
             before.joint_qd,
             control if self.randomize is None else control * before.strength,
             before.parameter if self.randomize else None,
+            before.activation if self._has_activation else None,
         )
 
     def _control(self, action: Tensor) -> Tensor:
@@ -279,7 +286,8 @@ class Env:
         """The situation that the next action is to answer, its observation, and its memory, part beside part."""
         changes = self.task.next_memory(measured, action) if self._memory_widths else {}
         if changes:
-            judged = Situation(judged.joint_q, judged.joint_qd, {**judged.memory, **as_columns(changes)})
+            memory_parts = {**judged.memory, **as_columns(changes)}
+            judged = Situation(judged.joint_q, judged.joint_qd, memory_parts, activation=judged.activation)
             memory, measured = joined(judged.memory), self.task.measure(judged)
         return judged, joined(self.task.observation(measured, action)), memory
 
@@ -289,7 +297,10 @@ class Env:
             torch.cat([getattr(move.final_state, name) for move in moves]) for name in ("joint_q", "joint_qd")
         )
         memory = torch.cat([move.memory for move in moves]) if self._memory_widths else self._nominal_memory
-        state = self._situation(joint_q, joint_qd, memory)
+        activation = self._zero
+        if self._has_activation:
+            activation = torch.cat([part for move in moves if (part := move.final_state.activation) is not None])
+        state = self._situation(joint_q, joint_qd, memory, activation)
         action, sound = (torch.cat([getattr(move, name) for move in moves]) for name in ("action", "sound"))
         all_sound = all(move.all_sound for move in moves)
         _, terms = self._reward_terms(self.task.measure(state), action, sound, all_sound)
@@ -317,6 +328,7 @@ class Env:
             memory=torch.where(done, start.memory, ended.memory) if self._memory_widths else ended.memory,
             faults=ended.faults,
             last_fault=ended.last_fault,
+            activation=torch.where(done, self._zero, ended.activation) if self._has_activation else ended.activation,
         )
 
     def end_episodes(self) -> Tensor:
@@ -367,8 +379,8 @@ class Env:
     def place(self, state: State, previous_action: Tensor | None = None) -> Tensor:
         """Put every world into this state, clocks as they are; gradients flow to it. Returns the observation.
 
-        A Situation brings its memory along; parts of it that are left out stay as they are. Quaternions are scaled to
-        length 1.
+        A Situation brings its memory along; parts of it that are left out stay as they are, and so does an activation.
+        Quaternions are scaled to length 1.
         """
         worlds, remembered = self.worlds, self.state.memory
         given = as_columns(state.memory) if isinstance(state, Situation) else {}
@@ -379,6 +391,8 @@ class Env:
         if previous_action is None:
             previous_action = torch.zeros_like(worlds.previous_action)
         placed["previous_action"] = (previous_action, worlds.previous_action)
+        activation = worlds.activation if state.activation is None else state.activation
+        placed["activation"] = (activation, worlds.activation)
         for name, (tensor, like) in placed.items():
             if tensor.shape != like.shape or tensor.dtype != like.dtype or tensor.device != like.device:
                 raise ValueError(
@@ -387,7 +401,9 @@ class Env:
                 )
         # The caller may fill the same tensors with something else.
         joint_q = with_unit_quaternions(self.task.model, state.joint_q).clone()
-        state = Situation(joint_q, state.joint_qd.clone(), {**remembered, **given})
+        activation = activation.clone()
+        of_muscles = activation if self._has_activation else None
+        state = Situation(joint_q, state.joint_qd.clone(), {**remembered, **given}, activation=of_muscles)
         previous_action = previous_action.clone()
         observation = joined(self.task.observation(self.task.measure(state), previous_action))
         rest = {
@@ -397,6 +413,7 @@ class Env:
             "observation": observation,
             "previous_action": previous_action,
             "memory": joined(state.memory) if given else worlds.memory,
+            "activation": activation,
         }
         self._worlds = Worlds(**rest)
         return observation
@@ -459,14 +476,16 @@ class Env:
 
     def _remember_faults(self, before: Worlds, action: Tensor, sound: Tensor) -> Tensor:
         with torch.no_grad():
-            first, last = (before.joint_q, before.joint_qd), (before.parameter, before.strength, before.memory)
-            return torch.where(sound, before.last_fault, torch.cat([*first, action, *last], dim=1))
+            first, last = (before.joint_q, before.joint_qd), (before.parameter, before.strength)
+            parts = [*first, action, *last, before.activation, before.memory]
+            return torch.where(sound, before.last_fault, torch.cat(parts, dim=1))
 
-    def _situation(self, joint_q: Tensor, joint_qd: Tensor, memory: Tensor) -> Situation:
+    def _situation(self, joint_q: Tensor, joint_qd: Tensor, memory: Tensor, activation: Tensor) -> Situation:
+        of_muscles = activation if self._has_activation else None
         if not self._memory_widths:
-            return Situation(joint_q, joint_qd, {})
+            return Situation(joint_q, joint_qd, {}, activation=of_muscles)
         parts = memory.split_with_sizes(list(self._memory_widths.values()), dim=1)
-        return Situation(joint_q, joint_qd, dict(zip(self._memory_widths, parts, strict=True)))
+        return Situation(joint_q, joint_qd, dict(zip(self._memory_widths, parts, strict=True)), activation=of_muscles)
 
     def _fresh_starts(self, done: Tensor) -> Starts:
         """A row per world, a start that was never used before in those that are done."""
@@ -493,7 +512,8 @@ class Env:
             parameter, strength = self.randomize.draw(model, count, self.generator, self._zero)
         if self._memory_widths:
             memory = joined(task.draw_memory(count, generator, self._zero))
-        start = self._situation(state.joint_q, state.joint_qd, memory)
+        activation = self._zero.new_zeros(count, model.num_acts)
+        start = self._situation(state.joint_q, state.joint_qd, memory, activation)
         previous_action = self._zero.new_zeros(count, self.num_actions)
         observation = joined(task.observation(task.measure(start), previous_action))
         self._starts = Starts(state.joint_q, state.joint_qd, observation, parameter, strength, memory)

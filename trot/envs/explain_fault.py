@@ -45,10 +45,11 @@ def _explain(task: Task[object], fault: Fault, dtype: torch.dtype) -> str:
     for name, part in memory.items():
         if not bool(part.isfinite().all()):
             return f"memory '{name}' is {part[0].tolist()}: look at the task's next_memory(), not at the physics"
-    control = task_control(task, action, Situation(joint_q, joint_qd, memory))
+    activation = fault.activation.to(dtype).unsqueeze(0) if fault.activation.numel() else None
+    control = task_control(task, action, Situation(joint_q, joint_qd, memory, activation=activation))
     if fault.strength.numel():
         control = control * fault.strength.to(dtype)
-    state, parameters = State(joint_q, joint_qd), _parameters(task.model, fault, dtype)
+    state, parameters = State(joint_q, joint_qd, activation=activation), _parameters(task.model, fault, dtype)
     try:
         check_finite(task.model, state, control, task.control_dt, task.substeps, parameters)
     except NonFiniteError as error:

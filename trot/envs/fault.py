@@ -31,6 +31,8 @@ class Fault:
     """Factors on its controls; empty without randomised physics."""
     memory: dict[str, Tensor] = field(default_factory=dict)
     """What its task remembered, (width,) each; empty where it remembers nothing."""
+    activation: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """Of its muscles; empty where they have none of their own."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file with a checksum of all of it."""
@@ -67,10 +69,13 @@ def fault_from(saved: Any, path: str | os.PathLike[str]) -> Fault:
 def remembered_faults(task: str, worlds: Worlds, memory_widths: Mapping[str, int]) -> list[Fault]:
     """Of every world that ever blew up; Worlds keeps them as rows, part beside part."""
     widths = [part.shape[1] for part in (worlds.joint_q, worlds.joint_qd, worlds.previous_action)]
-    widths += [worlds.parameter.shape[1], worlds.strength.shape[1], *memory_widths.values()]
+    widths += [part.shape[1] for part in (worlds.parameter, worlds.strength, worlds.activation)]
+    widths += memory_widths.values()
     faults = []
     for world in worlds.faults.squeeze(1).nonzero().squeeze(1).tolist():
-        joint_q, joint_qd, action, parameter, strength, *parts = torch.split(worlds.last_fault[world].cpu(), widths)
+        joint_q, joint_qd, action, parameter, strength, activation, *parts = torch.split(
+            worlds.last_fault[world].cpu(), widths
+        )
         memory = dict(zip(memory_widths, parts, strict=True))
-        faults.append(Fault(task, world, joint_q, joint_qd, action, parameter, strength, memory))
+        faults.append(Fault(task, world, joint_q, joint_qd, action, parameter, strength, memory, activation))
     return faults

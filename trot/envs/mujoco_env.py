@@ -49,35 +49,39 @@ class MujocoEnv(Env):
         self._mujoco.opt.timestep = task.control_dt / self.steps_per_control
         self._data = [mujoco.MjData(self._mujoco) for _ in range(num_worlds)]
 
-    def _simulate(self, before: Worlds, control: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        given = [part.double().numpy() for part in (before.joint_q, before.joint_qd, control)]
-        after = [np.empty_like(part) for part in given[:2]]
+    def _simulate(self, before: Worlds, control: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+        given = [part.double().numpy() for part in (before.joint_q, before.joint_qd, before.activation, control)]
+        after = [np.empty_like(part) for part in given[:3]]
 
         def share(first: int, stride: int) -> Callable[[], None]:
             def run() -> None:
                 for world in range(first, self.num_worlds, stride):
-                    self._move(world, *(part[world] for part in given), *(part[world] for part in after))
+                    self._move(self._data[world], *(part[world] for part in given))
+                    for part, row in zip(after, self._now(self._data[world]), strict=True):
+                        part[world] = row
 
             return run
 
         threads = min(get_num_threads(), self.num_worlds)
         run_together([share(first, threads) for first in range(threads)])
-        joint_q, joint_qd = (torch.from_numpy(part).to(self.dtype) for part in after)
+        joint_q, joint_qd, activation = (torch.from_numpy(part).to(self.dtype) for part in after)
         sound = is_sound(joint_q, joint_qd)
         assert self._physics.guard is not None
-        return *self._physics.guard.replace(sound, joint_q, joint_qd), sound
+        return *self._physics.guard.replace(sound, joint_q, joint_qd, activation), sound
 
-    def _move(
-        self, world: int, q: Doubles, qd: Doubles, control: Doubles, next_q: Doubles, next_qd: Doubles
-    ) -> None:  # fmt: skip
-        data = self._data[world]
+    def _move(self, data: mujoco.MjData, q: Doubles, qd: Doubles, activation: Doubles, control: Doubles) -> None:
         # A new episode owes nothing to how the last one ended.
         if not np.allclose(data.qpos, q, rtol=0, atol=NEAR):
             mujoco.mj_resetData(self._mujoco, data)
         data.qpos[:], data.qvel[:], data.ctrl[:] = q, qd, control
+        if len(activation):
+            data.act[:] = activation
         mujoco.mj_step(self._mujoco, data, self.steps_per_control)
-        next_q[:], next_qd[:] = data.qpos, data.qvel
-        # Where MuJoCo blows up it begins anew, and counts that.
+
+    def _now(self, data: mujoco.MjData) -> tuple[Doubles, Doubles, Doubles]:
+        """Where a world is; NaN where MuJoCo blew up, which it counts before it begins anew."""
+        q, qd, activation = (np.array(part) for part in (data.qpos, data.qvel, data.act))
         if any(data.warning[kind].number for kind in BLOWN_UP):
-            next_q[:] = np.nan
+            q[:] = np.nan
             mujoco.mj_resetData(self._mujoco, data)
+        return q, qd, activation

@@ -21,7 +21,8 @@ class Situation(State):
     def detach(self) -> Situation:
         """The same numbers, cut off from the gradient."""
         memory = {name: part.detach() for name, part in self.memory.items()}
-        return Situation(self.joint_q.detach(), self.joint_qd.detach(), memory)
+        activation = None if self.activation is None else self.activation.detach()
+        return Situation(self.joint_q.detach(), self.joint_qd.detach(), memory, activation=activation)
 
 
 def as_columns(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:

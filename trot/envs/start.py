@@ -48,14 +48,15 @@ class Start:
         """`count` starts with the dtype and device of `like`; all of them at the nominal pose without a generator."""
         joint_q = constant(self.pose(model), like).repeat(count, 1)
         joint_qd = joint_q.new_zeros(count, model.num_dofs)
+        activation = joint_q.new_zeros(count, model.num_acts) if model.num_acts else None
         if generator is None:
-            return State(joint_q, joint_qd)
+            return State(joint_q, joint_qd, activation=activation)
         joint_q += constant(self._half_widths(model), like) * _uniform(joint_q.shape, generator, like)
         joint_qd += self.velocity_noise * _uniform(joint_qd.shape, generator, like)
         for kind, q, dof in zip(model.joint_type, model.joint_q_start, model.joint_dof_start, strict=True):
             if kind == JointType.FREE:
                 self._turn_free(joint_q[:, q : q + 7], joint_qd[:, dof : dof + 6], generator)
-        return State(joint_q, joint_qd)
+        return State(joint_q, joint_qd, activation=activation)
 
     def _half_widths(self, model: Model) -> tuple[float, ...]:
         """Of the noise on each number of joint_q; quaternions are turned instead."""

@@ -65,6 +65,8 @@ def _may_pay_more_or_less(trial: Env) -> bool:
         return True
     action = torch.zeros_like(trial.worlds.previous_action)
     sources = [state.joint_q, state.joint_qd, action, *state.memory.values()]
+    if state.activation is not None:
+        sources.append(state.activation)
     return not surely_independent(lambda: task.reward_terms(task.measure(state), action).values(), sources)
 
 

@@ -54,6 +54,7 @@ class WindowRewards:
         """
         env, begin = self.env, self.windows.begin
         env.set_state(self.saved)
+        # The activation stays as it was saved.
         state = State(retract(env.task.model, begin.joint_q, moved["joint_q"]), begin.joint_qd + moved["joint_qd"])
         env.place(state, begin.previous_action)
         infos = [env.step(action)[4] for action in self.windows.actions + moved["actions"]]

@@ -40,12 +40,15 @@ class Worlds:
     faults: Tensor
     """(num_worlds, 1) how often the world blew up."""
     last_fault: Tensor
-    """What the last blow-up began from: joint_q, joint_qd, action, parameter, strength, memory, side by side."""
+    """What the last blow-up began from, side by side: joint_q, joint_qd, action, parameter, strength, activation and
+    memory."""
+    activation: Tensor
+    """Of muscles that follow their control in time; no columns where the robot has none. Episodes begin at 0."""
 
     @classmethod
     def from_saved(cls, tensors: Mapping[str, Any], expected: Mapping[str, Columns], rows: int) -> Worlds:
-        """From what tensors() gave, by this version or by one that had no memory. ValueError for anything else."""
-        tensors = _with_memory(tensors)
+        """From what tensors() gave, by this version or by one that had no memory or activation. Else ValueError."""
+        tensors = _with("activation", _with("memory", tensors))
         _require_fields("worlds", tensors, [field.name for field in fields(cls)])
         require_columns("the saved", tensors, expected, rows)
         return cls(**tensors)
@@ -84,7 +87,7 @@ class Starts:
     @classmethod
     def from_saved(cls, tensors: Mapping[str, Any], expected: Mapping[str, Columns]) -> Starts:
         """From what tensors() gave, by this version or by one that had no memory. ValueError for anything else."""
-        tensors = _with_memory(tensors)
+        tensors = _with("memory", tensors)
         _require_fields("starts", tensors, [field.name for field in fields(cls)])
         first = tensors["joint_q"]
         require_columns("the saved start's", tensors, expected, len(first) if first.dim() else 0)
@@ -118,6 +121,7 @@ def world_columns(
         "parameter": Parameters().pack(model, 1, like).shape[1] if physics_differ else 0,
         "strength": model.num_controls if physics_differ else 0,
         "memory": sum(memory.values()),
+        "activation": model.num_acts,
     }
     widths["last_fault"] = sum(widths.values()) + actions
     widths |= {"observation": observations, "previous_action": actions}
@@ -143,8 +147,9 @@ def _require_fields(whose: str, tensors: Mapping[str, Any], names: list[str]) ->
         raise ValueError(f"the saved {whose} have '{unknown[0]}', which this version of trot does not know")
 
 
-def _with_memory(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def _with(name: str, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """With a tensor of no columns under this name, where there is none."""
     joint_q = tensors.get("joint_q")
-    if "memory" in tensors or not isinstance(joint_q, Tensor):
+    if name in tensors or not isinstance(joint_q, Tensor):
         return {**tensors}
-    return {**tensors, "memory": joint_q.new_zeros(len(joint_q), 0)}
+    return {**tensors, name: joint_q.new_zeros(len(joint_q), 0)}

@@ -1,4 +1,7 @@
-"""Motors and servos on joints and fixed tendons, muscles along spatial tendons; every other actuator is refused."""
+"""Motors and servos on joints and fixed tendons, muscles along spatial tendons; every other actuator is refused.
+
+Muscles with curves are read by hill_muscles.py.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import mujoco
 import numpy as np
 
 from trot.sim.errors import ModelError
+from trot.sim.hill_muscles import HillMuscles, Muscles, add_hill_muscle, is_hill_muscle
 from trot.sim.model import Floats, Ints
 from trot.sim.unsupported import disabled, is_fixed_tendon, name_of
 from trot.sim.weld import Welds
@@ -47,6 +51,7 @@ class Actuators:
     segment_muscle: list[int] = field(default_factory=list)
     segment_body: list[tuple[int, int]] = field(default_factory=list)
     segment_point: list[tuple[Floats, Floats]] = field(default_factory=list)
+    hills: HillMuscles = field(default_factory=HillMuscles)
     problems: list[str] = field(default_factory=list)
     """One sentence or two per actuator that cannot be simulated; the other fields are no use then."""
 
@@ -71,13 +76,13 @@ class _Law:
         return not self.feels_motion and self.bias[0] == 0
 
 
-def read_actuators(compiled: mujoco.MjModel, welds: Welds) -> Actuators:
+def read_actuators(compiled: mujoco.MjModel, welds: Welds, muscles: Muscles = "hill") -> Actuators:
     """Every actuator in the file's order, one control each."""
     result = Actuators(compiled.nv)
     for actuator in range(len(compiled.actuator_trntype)):
         result.name.append(name_of(compiled, "actuator", actuator))
         try:
-            _read_actuator(compiled, welds, actuator, result)
+            _read_actuator(compiled, welds, actuator, muscles, result)
         except ModelError as error:
             result.problems.append(str(error))
     if not result.problems:
@@ -85,7 +90,14 @@ def read_actuators(compiled: mujoco.MjModel, welds: Welds) -> Actuators:
     return result
 
 
-def _read_actuator(compiled: mujoco.MjModel, welds: Welds, actuator: int, result: Actuators) -> None:
+def _read_actuator(compiled: mujoco.MjModel, welds: Welds, actuator: int, muscles: Muscles, result: Actuators) -> None:
+    _refuse_attributes(compiled, actuator)
+    if muscles == "hill" and is_hill_muscle(compiled, actuator):
+        lower, upper = add_hill_muscle(compiled, welds, actuator, result.hills)
+        _require_some(lower, upper, result.name[-1])
+        result.control_lower.append(lower)
+        result.control_upper.append(upper)
+        return
     law = _read_law(compiled, actuator)
     target, transmission = int(compiled.actuator_trnid[actuator, 0]), compiled.actuator_trntype[actuator]
     gear = compiled.actuator_gear[_entry(compiled, "out", actuator)]
@@ -109,8 +121,8 @@ def _entry(compiled: mujoco.MjModel, kind: str, actuator: int) -> int:
     return actuator if starts is None else int(starts[actuator])
 
 
-def _read_law(compiled: mujoco.MjModel, actuator: int) -> _Law:
-    """How force follows from control, length and velocity. Refuses every law that is none of ours."""
+def _refuse_attributes(compiled: mujoco.MjModel, actuator: int) -> None:
+    """Refuse what no actuator may have."""
     name = name_of(compiled, "actuator", actuator)
     group = int(compiled.actuator_group[actuator])
     # Only groups that have a bit can be disabled.
@@ -120,6 +132,11 @@ def _read_law(compiled: mujoco.MjModel, actuator: int) -> _Law:
         values = getattr(compiled, f"actuator_{attribute}", np.zeros(len(compiled.actuator_trntype)))
         if np.any(values[actuator] != 0):
             raise ModelError(f"actuator '{name}' has {attribute}, which is not simulated there. Set it on the joint.")
+
+
+def _read_law(compiled: mujoco.MjModel, actuator: int) -> _Law:
+    """How force follows from control, length and velocity. Refuses every law that is none of ours."""
+    name = name_of(compiled, "actuator", actuator)
     kinds = (compiled.actuator_gaintype, compiled.actuator_biastype, compiled.actuator_dyntype)
     gain, bias, dynamics = (int(kind[actuator]) for kind in kinds)
     if (gain, bias, dynamics) == _MUSCLE_LAWS:
@@ -306,7 +323,7 @@ def _limit_joints(compiled: mujoco.MjModel, result: Actuators) -> None:
     """A joint's actuatorfrcrange: a range of its only actuator where it has one, else of the sum on its dof."""
     for joint in map(int, np.flatnonzero(compiled.jnt_actfrclimited)):
         dof, force_range = int(compiled.jnt_dofadr[joint]), compiled.jnt_actfrcrange[joint]
-        if result.muscle_actuator:
+        if result.muscle_actuator or result.hills.actuator:
             result.problems.append(
                 f"joint '{name_of(compiled, 'joint', joint)}' has actuatorfrcrange, and the robot has muscles. Use "
                 "forcerange on the actuators instead."

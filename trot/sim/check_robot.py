@@ -16,6 +16,7 @@ from trot.sim.added_actuators import Kind
 from trot.sim.diagnose import check_finite
 from trot.sim.differences import Direction
 from trot.sim.gradient_check import STEPS, Row, check_input, gradients, report, require_sensible
+from trot.sim.hill_muscles import Muscles
 from trot.sim.load import load_model
 from trot.sim.load_options import MESH_POINTS
 from trot.sim.manifold import retract, tangent_gradient
@@ -69,6 +70,8 @@ class CheckSettings:
     """Do without: equality, fluid, gravcomp, meshes, plugins, tendons."""
     mesh_points: int = MESH_POINTS
     """Contact points of a mesh, at most."""
+    muscles: Muscles = "hill"
+    """What a <muscle> becomes: MuJoCo's own law, or a constant tension times its control."""
 
 
 Inputs = dict[str, Tensor]
@@ -95,10 +98,11 @@ def run_check(settings: CheckSettings) -> bool:
         package_path=settings.package_path,
         leave_out=settings.leave_out,
         mesh_points=settings.mesh_points,
+        muscles=settings.muscles,
     )
     print(
         f"{settings.model}: {model.num_bodies} bodies, {model.num_dofs} dofs, {model.num_controls} controls, "
-        f"{model.num_points} contact points, {model.num_pairs} pairs, {model.num_muscles} muscles"
+        f"{model.num_points} contact points, {model.num_pairs} pairs, {model.num_muscles + model.num_hills} muscles"
     )
     for note in model.notes:
         print(f"note: {note}")
@@ -106,20 +110,24 @@ def run_check(settings: CheckSettings) -> bool:
 
 
 def check_gradients(model: Model, settings: CheckSettings) -> list[Row]:
-    """One row per input: joint_q, joint_qd, control, and every parameter the robot has."""
+    """One row per input: joint_q, joint_qd, activation, control, and every parameter the robot has."""
     generator = torch.Generator().manual_seed(settings.seed)
     state = _lively_state(model, settings, generator)
     inputs = _inputs(model, state, _random_control(model, settings.worlds, generator))
     weight_q = torch.randn(settings.worlds, model.num_q, generator=generator, dtype=torch.float64)
     weight_qd = torch.randn(settings.worlds, model.num_dofs, generator=generator, dtype=torch.float64)
+    weight_activation = torch.randn(settings.worlds, model.num_acts, generator=generator, dtype=torch.float64)
 
     def loss(values: Inputs) -> Tensor:
         """A weighted sum of the state after the steps, as its terms."""
-        now = State(values["joint_q"], values["joint_qd"])
+        now = _state(values)
         parameters = Parameters(**{name: values[name] for name in own_parameters(model)})
         for _ in range(settings.steps):
             now = step(model, now, values["control"], settings.control_dt, settings.substeps, parameters)
-        return torch.cat([now.joint_q * weight_q, now.joint_qd * weight_qd], dim=1)
+        terms = [now.joint_q * weight_q, now.joint_qd * weight_qd]
+        if now.activation is not None:
+            terms.append(now.activation * weight_activation)
+        return torch.cat(terms, dim=1)
 
     leaves = {name: value.clone().requires_grad_() for name, value in inputs.items()}
     here = loss(leaves)
@@ -139,9 +147,9 @@ def _lively_state(model: Model, settings: CheckSettings, generator: torch.Genera
     """States of a random motion from the reference pose: flung about, fallen to the ground, pushed into limits."""
     state = model.default_state(settings.worlds, dtype=torch.float64)
     noise = 0.1 * torch.randn(settings.worlds, model.num_dofs, generator=generator, dtype=torch.float64)
-    state = State(retract(model, state.joint_q, noise), 5 * noise)
+    state = State(retract(model, state.joint_q, noise), 5 * noise, activation=state.activation)
     moments = torch.linspace(0, settings.seconds, settings.worlds)
-    joint_q, joint_qd = state.joint_q.clone(), state.joint_qd.clone()
+    chosen = state
     for i in range(round(settings.seconds / settings.control_dt)):
         control = _random_control(model, settings.worlds, generator)
         with torch.no_grad():
@@ -150,12 +158,25 @@ def _lively_state(model: Model, settings: CheckSettings, generator: torch.Genera
             check_finite(model, state, control, settings.control_dt, settings.substeps)
         state = following
         reached = moments >= (i + 0.5) * settings.control_dt
-        joint_q[reached], joint_qd[reached] = state.joint_q[reached], state.joint_qd[reached]
-    return State(joint_q, joint_qd)
+        chosen = _where(reached.unsqueeze(1), state, chosen)
+    return chosen
+
+
+def _where(mask: Tensor, state: State, other: State) -> State:
+    """Worlds of one state where the mask holds, else of the other."""
+    activation = None
+    if state.activation is not None and other.activation is not None:
+        activation = torch.where(mask, state.activation, other.activation)
+    joint_q = torch.where(mask, state.joint_q, other.joint_q)
+    return State(joint_q, torch.where(mask, state.joint_qd, other.joint_qd), activation=activation)
+
+
+def _state(inputs: Inputs) -> State:
+    return State(inputs["joint_q"], inputs["joint_qd"], activation=inputs.get("activation"))
 
 
 def _raise_where_it_blows_up(model: Model, inputs: Inputs, settings: CheckSettings) -> None:
-    state, duration = State(inputs["joint_q"], inputs["joint_qd"]), (settings.control_dt, settings.substeps)
+    state, duration = _state(inputs), (settings.control_dt, settings.substeps)
     parameters = Parameters(**{name: inputs[name] for name in own_parameters(model)})
     for _ in range(settings.steps):
         check_finite(model, state, inputs["control"], *duration, parameters)
@@ -171,6 +192,8 @@ def _random_control(model: Model, worlds: int, generator: torch.Generator) -> Te
 
 def _inputs(model: Model, state: State, control: Tensor) -> Inputs:
     inputs = {"joint_q": state.joint_q, "joint_qd": state.joint_qd, "control": control}
+    if state.activation is not None:
+        inputs["activation"] = state.activation
     for name, values in own_parameters(model).items():
         # A difference needs room on both sides, and no parameter may be negative.
         room = 0.0 if name == "body_mass" else 2 * max(STEPS) * SMALLEST_PARAMETER
@@ -196,6 +219,8 @@ def _units(model: Model, name: str, inputs: Inputs) -> list[float]:
     """How far is far, per coordinate. Masses, stiffnesses and forces span many orders of magnitude."""
     if name in ("joint_q", "joint_qd"):
         return [1.0] * model.num_dofs
+    if name == "activation":
+        return [1.0] * model.num_acts
     if name == "control":
         lower, upper = model.sample_range()
         sizes = (upper - lower) / 2
@@ -208,6 +233,8 @@ def _units(model: Model, name: str, inputs: Inputs) -> list[float]:
 def _coordinate_names(model: Model, name: str) -> tuple[str, ...]:
     if name in ("joint_q", "joint_qd"):
         return model.dof_name
+    if name == "activation":
+        return tuple(model.actuator_name[actuator] for actuator in model.act_actuator)
     if name.startswith("pair_"):
         return model.pair_name
     return {"control": model.actuator_name, "body_mass": model.body_name}.get(name, model.shape_name)

@@ -29,10 +29,12 @@ def check_finite(
     if not bool(state.finite.all()):
         bad_qd = ~state.joint_qd.isfinite()
         bad_q = _by_dof(model, ~state.joint_q.isfinite())
+        _refuse_bad_activation(model, state)
         _raise_first(model, (bad_q | bad_qd).unsqueeze(0), before=True)
     packed, run = prepare(model, state, parameters)
-    ran = Pass(Physics(run, control_dt, substeps), state.joint_q, state.joint_qd, control, packed)
-    next_q, next_qd = ran.forward(keep=True)
+    physics = Physics(run, control_dt, substeps)
+    ran = Pass(physics, state.joint_q, state.joint_qd, control, packed, activation=state.activation)
+    next_q, next_qd, _ = ran.forward(keep=True)
     if bool(State(next_q, next_qd).finite.all()):
         return
     assert ran.trajectory is not None
@@ -43,6 +45,15 @@ def check_finite(
     after_qd = torch.cat([records[1:, :, model.num_q : model.num_q + model.num_dofs], next_qd.unsqueeze(0)])
     bad = ~after_qd.isfinite() | _by_dof(model, ~after_q.isfinite())
     _raise_first(model, bad, before=False)
+
+
+def _refuse_bad_activation(model: Model, state: State) -> None:
+    """Given, it can be bad; computed, never: it follows a finite control."""
+    if state.activation is None or bool(state.activation.isfinite().all()):
+        return
+    world, act = (int(i) for i in (~state.activation.isfinite()).nonzero()[0])
+    muscle = model.actuator_name[model.act_actuator[act]]
+    raise ValueError(f"activation[{world}, {act}] of '{muscle}' is {float(state.activation[world, act])}")
 
 
 def _by_dof(model: Model, bad_q: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from trot.sim.model import Floats, Model, PairKind
 
 _OPEN = (
     "joint_lower", "joint_upper", "control_lower", "control_upper", "servo_lower", "servo_upper", "dof_force_lower",
-    "dof_force_upper", "tie_limits",
+    "dof_force_upper", "tie_limits", "hill_force_range", "act_range",
 )  # fmt: skip
 """Infinite where there is no limit."""
 
@@ -91,6 +91,7 @@ def _owners(model: Model) -> dict[str, list[str]]:
     actuators = [f"actuator '{name}'" for name in model.actuator_name]
     muscles = [actuators[actuator] for actuator in model.muscle_actuator]
     servos, ties = [actuators[actuator] for actuator in model.servo_actuator], list(model.tie_name)
+    hills = [actuators[actuator] for actuator in model.hill_actuator]
     of_coordinates = [joints[j] for j in np.searchsorted(model.joint_q_start, np.arange(model.num_q), "right") - 1]
     of_dofs = [f"joint '{name}'" for name in model.dof_name]
     groups = {
@@ -123,6 +124,9 @@ def _owners(model: Model) -> dict[str, list[str]]:
         ),
         "strand": ([ties[tie] for tie in model.strand_tie], ("reference", "coefficient")),
         "segment": ([muscles[muscle] for muscle in model.segment_muscle], ("point",)),
+        "hill": (hills, ("peak_force", "gear", "best_length", "offset", "curve", "force_range")),
+        "act": ([actuators[actuator] for actuator in model.act_actuator], ("time", "range")),
+        "piece": ([hills[hill] for hill in model.piece_hill], ("point", "share", "middle", "axis", "radius")),
     }
     pairs = _pair_owners(model)
     groups |= {

@@ -20,11 +20,15 @@ class Guard:
     zero: Tensor
     """A scalar. Where a plain 0.0 stands, PyTorch makes such a one on the GPU each time."""
 
-    def replace(self, sound: Tensor, joint_q: Tensor, joint_qd: Tensor) -> tuple[Tensor, Tensor]:
-        """The state, with every world that is not sound at the nominal pose and at rest."""
+    def replace(
+        self, sound: Tensor, joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The state, with every world that is not sound at the nominal pose and at rest, muscles not activated."""
         if surely_all(sound):
-            return joint_q, joint_qd
-        return torch.where(sound, joint_q, self.nominal_q), torch.where(sound, joint_qd, self.zero)
+            return joint_q, joint_qd, activation
+        if activation is not None:
+            activation = torch.where(sound, activation, self.zero)
+        return torch.where(sound, joint_q, self.nominal_q), torch.where(sound, joint_qd, self.zero), activation
 
     def silence(self, sound: Tensor, gradients: list[Tensor | None]) -> list[Tensor | None]:
         """The gradients, with zeros for every world that is not sound."""
@@ -33,10 +37,11 @@ class Guard:
         return [None if gradient is None else torch.where(sound, gradient, self.zero) for gradient in gradients]
 
 
-def is_sound(joint_q: Tensor, joint_qd: Tensor) -> Tensor:
+def is_sound(joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None = None) -> Tensor:
     """(num_worlds, 1) False where a number is NaN or beyond BOUND."""
     # The largest magnitude of a row is NaN if one of its numbers is, and no comparison with NaN holds.
-    return torch.cat([joint_q, joint_qd], dim=1).abs().amax(dim=1, keepdim=True) <= BOUND
+    parts = [joint_q, joint_qd] if activation is None else [joint_q, joint_qd, activation]
+    return torch.cat(parts, dim=1).abs().amax(dim=1, keepdim=True) <= BOUND
 
 
 def surely_all(mask: Tensor) -> bool:

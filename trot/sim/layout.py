@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trot.sim.cpp_struct import Field, Layout
-from trot.sim.model import WORLD, Floats, JointType, Model, PairKind
+from trot.sim.model import (
+    AROUND_CYLINDER,
+    AROUND_SPHERE,
+    STRAIGHT,
+    WORLD,
+    Floats,
+    JointType,
+    Model,
+    PairKind,
+)
 from trot.sim.parameters import columns
 from trot.sim.weld import rotation
 
@@ -310,6 +319,66 @@ def _law_fields(model: Model, dofs: _Dofs) -> list[Field]:
     ]
 
 
+def _hill_fields(model: Model) -> list[Field]:
+    least, most, speed, passive, fastest = model.hill_curve.T.copy()
+    per_length = model.hill_gear / model.hill_best_length
+    pushes = np.sort(_finite(model.hill_force_range) * model.hill_gear[:, None], axis=1)
+    rise, fall, smooth = model.act_time.T.copy()
+    actuator_hill = np.full(model.num_controls, -1, np.int32)
+    actuator_hill[model.hill_actuator] = np.arange(model.num_hills)
+    return [
+        Field("actuator_hill", actuator_hill, "-1 for one that is no such muscle"),
+        Field("hill_actuator", model.hill_actuator, "its control"),
+        Field("hill_act", model.hill_act, "its activation, -1 for the control itself"),
+        Field("act_actuator", model.act_actuator, "control that it follows"),
+        *_piece_fields(model),
+        Field("hill_peak", model.hill_peak_force * model.hill_gear, "N along the tendon"),
+        Field("hill_per_length", per_length, "1 / m"),
+        Field("hill_per_rate", per_length / speed, "s / m"),
+        Field("hill_offset", model.hill_offset, "normalised length where the pieces have none"),
+        Field("hill_shorter", 2 / (1 - least), "1 / half the width of FL below the best length"),
+        Field("hill_longer", 2 / (most - 1), "1 / half the width above"),
+        Field("hill_passive", passive, "FP at the end of FL"),
+        Field("hill_fastest", fastest, "FV of a muscle that is stretched fast"),
+        Field("hill_inverse_rise", 1 / np.maximum(fastest - 1, 1e-15), "1 / (that - 1)"),
+        Field("hill_lower", _finite(pushes[:, 0]), "N along the tendon"),
+        Field("hill_upper", _finite(pushes[:, 1]), "N along the tendon"),
+        Field("act_rise", rise, "s"),
+        Field("act_fall", fall, "s"),
+        Field(
+            "act_per_gap", np.where(smooth < 1e-15, 0.0, 1 / np.maximum(smooth, 1e-15)), "0: the time constant jumps"
+        ),
+        Field("act_lower", _finite(model.act_range[:, 0]), "range of an activation"),
+        Field("act_upper", _finite(model.act_range[:, 1]), "range of an activation"),
+    ]
+
+
+def _piece_fields(model: Model) -> list[Field]:
+    ends = model.piece_body.ravel()
+    on_body = np.flatnonzero(ends != WORLD).astype(np.int32)
+    order, body_start = _grouped(ends[on_body], model.num_bodies)
+    pieces = np.bincount(model.piece_hill, minlength=model.num_hills)
+    has_side = np.array(np.isfinite(model.piece_side).all(axis=1), np.int32)
+    return [
+        Field("hill_piece_start", _starts(pieces), "first piece of a muscle"),
+        Field("piece_hill", model.piece_hill, "muscle it belongs to"),
+        Field("piece_kind", model.piece_kind, "STRAIGHT, AROUND_SPHERE, AROUND_CYLINDER"),
+        Field("piece_body_a", model.piece_body[:, 0].copy(), "body of one end, -1 for the world"),
+        Field("piece_body_b", model.piece_body[:, 1].copy(), "body of the other"),
+        Field("piece_shape_body", model.piece_body[:, 2].copy(), "body of the shape that it may wrap"),
+        Field("piece_has_side", has_side, "whether it must pass on one side"),
+        Field("body_piece", on_body[order], "3 * piece + which of its bodies, by body"),
+        Field("body_piece_start", body_start, "first of a body"),
+        Field("piece_point_a", model.piece_point[:, 0].copy(), "end in the frame of body a, m"),
+        Field("piece_point_b", model.piece_point[:, 1].copy(), "end in the frame of body b, m"),
+        Field("piece_share", model.piece_share, "of its length that counts"),
+        Field("piece_middle", model.piece_middle, "of the shape in its body's frame, m"),
+        Field("piece_axis", model.piece_axis, "its axes as rows, likewise"),
+        Field("piece_radius", model.piece_radius, "m"),
+        Field("piece_side", np.nan_to_num(model.piece_side), "where it passes, in the body's frame, m"),
+    ]
+
+
 def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]:
     joint, simple = dofs.joint, dofs.is_simple.astype(bool)
     body_rotation = np.array([rotation(quat) for quat in model.body_quat])
@@ -430,8 +499,14 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         "num_controls": model.num_controls,
         "num_muscles": model.num_muscles,
         "num_segments": model.num_segments,
+        "num_hills": model.num_hills,
+        "num_pieces": len(model.piece_hill),
+        "num_acts": model.num_acts,
         **_pair_sizes(model),
         **_law_sizes(model),
+        "STRAIGHT": STRAIGHT,
+        "AROUND_SPHERE": AROUND_SPHERE,
+        "AROUND_CYLINDER": AROUND_CYLINDER,
         "FREE": int(JointType.FREE),
         "BALL": int(JointType.BALL),
         "SLIDE_JOINT": int(JointType.SLIDE),
@@ -451,6 +526,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         Field("ball_dof", model.joint_dof_start[balls], "its first dof"),
         Field("point_shape", model.point_shape, "shape a contact point belongs to"),
         *_actuator_fields(model),
+        *_hill_fields(model),
         *_pair_fields(model),
         *(replace(field, rare=True) for field in _law_fields(model, dofs)),
         *_constant_fields(model, dofs, balls),

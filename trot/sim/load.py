@@ -21,6 +21,7 @@ from trot.sim.assets import settle_assets
 from trot.sim.axis_constants import axis_constants, find_damped_balls, friction_is_on, tell_friction
 from trot.sim.errors import ModelError
 from trot.sim.finite import refuse_written_nan, require_finite
+from trot.sim.hill_muscles import Muscles, hill_fields, muscle_notes
 from trot.sim.inertias import repair_inertias
 from trot.sim.keyframes import find_beyond_limits, read_keyframe
 from trot.sim.leave_out import leave_out as leave_out_parts
@@ -61,6 +62,7 @@ def load_model(
     package_path: AnyPath | Iterable[AnyPath] = (),
     leave_out: str | Iterable[str] = (),
     mesh_points: int = MESH_POINTS,
+    muscles: Muscles = "hill",
 ) -> Model:
     """Read a robot from a path to MJCF or URDF, or from the XML text itself.
 
@@ -71,7 +73,8 @@ def load_model(
     them; else they pass through each other. keyframe names the <key> that default_state() begins with.
     repair_inertia changes inertias that no body can have. package_path lists folders to look for meshes in. leave_out
     names what may be lost: equality, fluid, gravcomp, meshes, plugins, tendons. mesh_points is how many points of a
-    mesh touch the ground, at most.
+    mesh touch the ground, at most. A <muscle> is as in MuJoCo, or with muscles="tension" a constant tension times its
+    control.
 
     Model.notes tells what was approximated, repaired or left out. What the file asks for and trot does not simulate
     raises ModelError, a line per reason; docs/robots.md lists it.
@@ -79,6 +82,7 @@ def load_model(
     options = make_options(
         package_path, leave_out, floating_base=floating_base, ground=ground, actuators=actuators, kp=kp, kd=kd,
         self_collision=self_collision, keyframe=keyframe, repair_inertia=repair_inertia, mesh_points=mesh_points,
+        muscles=muscles,
     )  # fmt: skip
     text, path = _read(source)
     with _naming(path):
@@ -261,9 +265,10 @@ def _build(robot: _Robot, text: str, path: Path | None, options: LoadOptions) ->
     compiled, found = robot.compiled, robot.found
     welds = fold_welds(compiled)
     found.problems += find_unsupported(compiled)
+    found.notes += muscle_notes(compiled, options.muscles)
     # What is not finite is named below; NumPy need not warn of it.
     with np.errstate(all="ignore"):
-        actuators = read_actuators(compiled, welds)
+        actuators = read_actuators(compiled, welds, options.muscles)
         found.problems += actuators.problems
         joints = _joint_fields(compiled, welds, _user(robot.spec.joints), found)
         ties = read_ties(compiled, _user(robot.spec.tendons), found)
@@ -443,6 +448,7 @@ def _actuator_fields(actuators: Actuators) -> dict[str, Any]:
         "segment_muscle": np.array(actuators.segment_muscle, np.int32),
         "segment_body": np.array(actuators.segment_body, np.int32).reshape(-1, 2),
         "segment_point": np.array(actuators.segment_point, float).reshape(-1, 2, 3),
+        **hill_fields(actuators.hills),
     }
 
 

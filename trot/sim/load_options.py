@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from trot.sim.added_actuators import AddedActuators, Gains, Kind
+from trot.sim.hill_muscles import Muscles
 
 CAN_BE_LEFT_OUT = ("equality", "fluid", "gravcomp", "meshes", "plugins", "tendons")
 """What a file asks for in vain, and a user may accept to lose."""
@@ -39,8 +40,12 @@ class LoadOptions:
     leave_out: tuple[str, ...] = ()
     """Of CAN_BE_LEFT_OUT."""
     mesh_points: int = MESH_POINTS
+    muscles: Muscles = "hill"
+    """What a <muscle> becomes: MuJoCo's own law, or a constant tension times its control."""
 
     def __post_init__(self) -> None:
+        if self.muscles not in get_args(Muscles):
+            raise ValueError(f"muscles must be one of {', '.join(get_args(Muscles))}, not {self.muscles!r}")
         unknown = [name for name in self.leave_out if name not in CAN_BE_LEFT_OUT]
         if unknown:
             raise ValueError(f"leave_out: there is no '{unknown[0]}', only {', '.join(CAN_BE_LEFT_OUT)}")

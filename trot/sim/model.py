@@ -19,6 +19,10 @@ WORLD = -1
 """The parent of a root body, and the body of a muscle waypoint that sits on the ground."""
 
 
+STRAIGHT, AROUND_SPHERE, AROUND_CYLINDER = 0, 1, 2
+"""What a tendon does from one waypoint to the next."""
+
+
 class JointType(IntEnum):
     """MuJoCo's numbering."""
 
@@ -232,6 +236,46 @@ class Model:
     strand_coefficient: Floats
     """(num_strands, 5) polynomial of joint_q less its reference that adds to the tie's length, constant first."""
 
+    # Muscles with MuJoCo's curves, along tendons that may wrap shapes.
+    hill_actuator: Ints
+    hill_act: Ints
+    """(num_hills,) which activation drives it; -1 where its control does."""
+    hill_peak_force: Floats
+    """(num_hills,) N before the gear, at the best length and at rest."""
+    hill_gear: Floats
+    hill_best_length: Floats
+    """(num_hills,) that of the largest force, m."""
+    hill_offset: Floats
+    """(num_hills,) its length without that of the pieces, in best lengths."""
+    hill_curve: Floats
+    """(num_hills, 5) MuJoCo's lmin, lmax, vmax, fpmax and fvmax."""
+    hill_force_range: Floats
+    """(num_hills, 2) N before the gear, a pull being negative; infinite without."""
+    piece_hill: Ints
+    """(num_pieces,) ascending; a piece is the way of a tendon from one waypoint to the next."""
+    piece_kind: Ints
+    """(num_pieces,) STRAIGHT, AROUND_SPHERE, AROUND_CYLINDER."""
+    piece_body: Ints
+    """(num_pieces, 3) bodies of the two waypoints and of the shape, WORLD allowed."""
+    piece_point: Floats
+    """(num_pieces, 2, 3) waypoints in the frames of those bodies."""
+    piece_share: Floats
+    """(num_pieces,) 1 over the divisor of its pulley."""
+    piece_middle: Floats
+    """(num_pieces, 3) of the shape in its body's frame."""
+    piece_axis: Floats
+    """(num_pieces, 3, 3) the shape's axes as rows, in its body's frame; that of a cylinder is the last."""
+    piece_radius: Floats
+    piece_side: Floats
+    """(num_pieces, 3) a point on the side where the tendon passes, in the body's frame; NaN where on either."""
+
+    # Activations: states of their own, which follow a control.
+    act_actuator: Ints
+    act_time: Floats
+    """(num_acts, 3) time constants of rising and falling, s, and the difference of control over which they mix."""
+    act_range: Floats
+    """(num_acts, 2) infinite without."""
+
     notes: tuple[str, ...]
     """What of the file is approximated or left out, one sentence each."""
     source: mujoco.MjModel = field(repr=False)
@@ -295,6 +339,15 @@ class Model:
         return len(self.segment_muscle)
 
     @property
+    def num_hills(self) -> int:
+        return len(self.hill_actuator)
+
+    @property
+    def num_acts(self) -> int:
+        """Activations that are states: columns of State.activation."""
+        return len(self.act_actuator)
+
+    @property
     def dof_name(self) -> tuple[str, ...]:
         """One name per dof: the joint's own, with an axis appended where the joint has several."""
         suffixes = {JointType.FREE: ("x", "y", "z", "rx", "ry", "rz"), JointType.BALL: ("rx", "ry", "rz")}
@@ -314,10 +367,13 @@ class Model:
     def default_state(
         self, num_worlds: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
     ) -> State:
-        """Every world at the file's reference pose and at rest, or as the keyframe says that it was loaded with."""
+        """Every world at the file's reference pose and at rest, or as the keyframe says that it was loaded with.
+
+        Muscles are not activated.
+        """
         if not isinstance(num_worlds, int) or num_worlds < 1:
             raise ValueError(f"num_worlds must be a whole number of at least 1, not {num_worlds}")
-        return State(
-            torch.tensor(self.default_q, device=device, dtype=dtype).repeat(num_worlds, 1),
-            torch.tensor(self.default_qd, device=device, dtype=dtype).repeat(num_worlds, 1),
-        )
+        joint_q = torch.tensor(self.default_q, device=device, dtype=dtype).repeat(num_worlds, 1)
+        joint_qd = torch.tensor(self.default_qd, device=device, dtype=dtype).repeat(num_worlds, 1)
+        activation = joint_q.new_zeros(num_worlds, self.num_acts) if self.num_acts else None
+        return State(joint_q, joint_qd, activation=activation)

@@ -22,6 +22,7 @@ TENSORS = ArgumentGroup(
     (
         Argument("joint_q", "const Scalar*", "before the step", ("num_worlds", "num_q")),
         Argument("joint_qd", "const Scalar*", "before the step", ("num_worlds", "num_dofs")),
+        Argument("activation", "const Scalar*", "before the step", ("num_worlds", "num_acts"), optional=True),
         Argument("control", "const Scalar*", "held during the step", ("num_worlds", "num_controls")),
         Argument(
             "parameter", "const Scalar*", "null: the model's own", ("parameter_rows", "num_parameters"), optional=True
@@ -30,6 +31,7 @@ TENSORS = ArgumentGroup(
         Argument(
             "next_qd", "Scalar*", "after it; the backward pass needs none", ("num_worlds", "num_dofs"), optional=True
         ),
+        Argument("next_activation", "Scalar*", "after it, likewise", ("num_worlds", "num_acts"), optional=True),
         Argument(
             "trajectory", "Real*", "what the backward pass needs; null when no gradient is wanted",
             ("substeps", "num_blocks", "record", "worlds_per_block"), optional=True,
@@ -48,8 +50,10 @@ COTANGENTS = ArgumentGroup(
     (
         Argument("next_q_bar", "const Scalar*", "after the step", ("bar_rows", "q_bar_width")),
         Argument("next_qd_bar", "const Scalar*", "after the step", ("bar_rows", "num_dofs")),
+        Argument("next_activation_bar", "const Scalar*", "after the step", ("bar_rows", "num_acts"), optional=True),
         Argument("joint_q_bar", "Scalar*", "before it", ("bar_rows", "q_bar_width")),
         Argument("joint_qd_bar", "Scalar*", "before it", ("bar_rows", "num_dofs")),
+        Argument("activation_bar", "Scalar*", "before it", ("bar_rows", "num_acts"), optional=True),
         Argument("control_bar", "Scalar*", "of the whole step", ("bar_rows", "num_controls")),
         Argument("parameter_bar", "Scalar*", "null: none", ("bar_rows", "num_parameters"), optional=True),
         Argument("bar_rows", "int", "rows of these tensors"),

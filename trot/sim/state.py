@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ class State:
 
     joint_q: Tensor
     joint_qd: Tensor
+    activation: Tensor | None = field(default=None, kw_only=True)
+    """(num_worlds, num_acts) of muscles that follow their control in time; None where the robot has none such."""
 
     @property
     def num_worlds(self) -> int:
@@ -22,14 +24,16 @@ class State:
     @property
     def finite(self) -> Tensor:
         """(num_worlds,) False where a world holds a NaN or an infinity. Computed when read, free when not."""
-        return self.joint_q.isfinite().all(dim=-1) & self.joint_qd.isfinite().all(dim=-1)
+        joints = self.joint_q.isfinite().all(dim=-1) & self.joint_qd.isfinite().all(dim=-1)
+        return joints if self.activation is None else joints & self.activation.isfinite().all(dim=-1)
 
     def detach(self) -> State:
         """The same numbers, cut off from the gradient."""
-        return State(self.joint_q.detach(), self.joint_qd.detach())
+        activation = None if self.activation is None else self.activation.detach()
+        return State(self.joint_q.detach(), self.joint_qd.detach(), activation=activation)
 
     def __post_init__(self) -> None:
-        for name in ("joint_q", "joint_qd"):
+        for name in ("joint_q", "joint_qd") if self.activation is None else ("joint_q", "joint_qd", "activation"):
             value = getattr(self, name)
             if not isinstance(value, torch.Tensor) or value.dim() != 2:
                 found = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__

@@ -30,29 +30,37 @@ def step(
     """Advance every world by control_dt seconds, in equal substeps, with the controls held still.
 
     control is (num_worlds, model.num_controls), in the order of the file's actuators: a motor takes force before gear,
-    a muscle takes activation in [0, 1]; each is clamped to its range. Gradients flow to state, control and parameters.
-    The result's `finite` flag tells, when read, which worlds hold a NaN; check_finite() names where it began.
+    a muscle takes its activation in [0, 1], or what its activation follows; each is clamped to its range. Gradients
+    flow to state, control and parameters. The result's `finite` flag tells, when read, which worlds hold a NaN;
+    check_finite() names where it began.
     """
     _refuse_transforms()
     check_inputs(model, state, control, control_dt, substeps)
     packed, run = prepare(model, state, parameters)
     physics = Physics(run, control_dt, substeps)
-    next_q, next_qd, _ = _apply(physics, state.joint_q, state.joint_qd, control, packed)
-    return State(next_q, next_qd)
+    next_q, next_qd, next_activation, _ = _apply(
+        physics, state.joint_q, state.joint_qd, state.activation, control, packed
+    )
+    return State(next_q, next_qd, activation=next_activation)
 
 
 def guarded_step(
-    physics: Physics, joint_q: Tensor, joint_qd: Tensor, control: Tensor, parameter: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The next joint_q and joint_qd, and (num_worlds, 1) which of them are sound.
+    physics: Physics,
+    joint_q: Tensor,
+    joint_qd: Tensor,
+    control: Tensor,
+    parameter: Tensor | None,
+    activation: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    """The next joint_q, joint_qd and activation, and (num_worlds, 1) which of them are sound.
 
     A world that is not sound comes back at the nominal pose and at rest, and no gradient passes through its step. The
     others get exactly what step() gives them. Unlike step() it never looks at numbers, so it never waits for the GPU.
     """
     _refuse_transforms()
-    next_q, next_qd, sound = _apply(physics, joint_q, joint_qd, control, parameter)
+    next_q, next_qd, next_activation, sound = _apply(physics, joint_q, joint_qd, activation, control, parameter)
     assert sound is not None, "these physics have no guard"
-    return next_q, next_qd, sound
+    return next_q, next_qd, next_activation, sound
 
 
 def prepare(model: Model, state: State, parameters: Parameters | None) -> tuple[Tensor | None, Launcher]:
@@ -87,26 +95,30 @@ class Pass:
     parameter: Tensor | None
     next_q: Tensor | None = None
     trajectory: Tensor | None = None
+    activation: Tensor | None = None
 
     def __post_init__(self) -> None:
         # Kernels get addresses: rows must lie one after the other.
         self.joint_q, self.joint_qd = self.joint_q.contiguous(), self.joint_qd.contiguous()
         self.control = self.control.contiguous()
+        if self.activation is not None:
+            self.activation = self.activation.contiguous()
         self.num_worlds = self.joint_q.shape[0]
         self.num_blocks = self.physics.run.num_blocks(self.num_worlds)
 
-    def forward(self, keep: bool) -> tuple[Tensor, Tensor]:
-        """The next joint_q and joint_qd. With `keep`, what the backward pass needs stays in self.trajectory."""
+    def forward(self, keep: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The next joint_q, joint_qd and activation. With `keep`, self.trajectory has what backward() needs."""
         run, substeps = self.physics.run, self.physics.substeps
         self.next_q, next_qd = torch.empty_like(self.joint_q), torch.empty_like(self.joint_qd)
         self.trajectory = run.new_trajectory(self.num_worlds, substeps) if keep else None
-        run.launch(FORWARD, self._numbers(), self._tensors(next_qd), self.num_blocks, substeps)
-        return self.next_q, next_qd
+        next_activation = None if self.activation is None else torch.empty_like(self.activation)
+        run.launch(FORWARD, self._numbers(), self._tensors(next_qd, next_activation), self.num_blocks, substeps)
+        return self.next_q, next_qd, next_activation
 
     def backward(
-        self, next_q_bar: Tensor, next_qd_bar: Tensor, tangent: bool
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Derivatives after the step to derivatives before it: joint_q, joint_qd, control, parameters.
+        self, next_q_bar: Tensor, next_qd_bar: Tensor, tangent: bool, next_activation_bar: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
+        """Derivatives after the step to derivatives before it: joint_q, joint_qd, activation, control, parameters.
 
         With `tangent`, those of joint_q have one number per dof, and there may be several rows per world: row
         k * padded + world, where padded is num_worlds rounded up to whole blocks.
@@ -114,20 +126,25 @@ class Pass:
         run, rows = self.physics.run, len(next_qd_bar)
         next_q_bar, next_qd_bar = next_q_bar.contiguous(), next_qd_bar.contiguous()
         joint_q_bar, joint_qd_bar = torch.empty_like(next_q_bar), torch.empty_like(next_qd_bar)
+        if next_activation_bar is not None:
+            next_activation_bar = next_activation_bar.contiguous()
+        activation_bar = None if next_activation_bar is None else torch.empty_like(next_activation_bar)
         control_bar = _rows_like(self.control, rows)
         parameter_bar = None if self.parameter is None else next_qd_bar.new_empty(rows, self.parameter.shape[1])
         tensors = {
-            **self._tensors(None),
+            **self._tensors(None, None),
             "next_q_bar": next_q_bar,
             "next_qd_bar": next_qd_bar,
+            "next_activation_bar": next_activation_bar,
             "joint_q_bar": joint_q_bar,
             "joint_qd_bar": joint_qd_bar,
+            "activation_bar": activation_bar,
             "control_bar": control_bar,
             "parameter_bar": parameter_bar,
         }
         numbers = {**self._numbers(), "bar_rows": rows, "q_bar_width": next_q_bar.shape[1], "tangent": int(tangent)}
         run.launch(BACKWARD, numbers, tensors, run.num_blocks(rows), self.physics.substeps)
-        return joint_q_bar, joint_qd_bar, control_bar, parameter_bar
+        return joint_q_bar, joint_qd_bar, activation_bar, control_bar, parameter_bar
 
     def _numbers(self) -> dict[str, float]:
         return {
@@ -138,14 +155,16 @@ class Pass:
             "substep_dt": self.physics.control_dt / self.physics.substeps,
         }
 
-    def _tensors(self, next_qd: Tensor | None) -> dict[str, Tensor | None]:
+    def _tensors(self, next_qd: Tensor | None, next_activation: Tensor | None) -> dict[str, Tensor | None]:
         return {
             "joint_q": self.joint_q,
             "joint_qd": self.joint_qd,
+            "activation": self.activation,
             "control": self.control,
             "parameter": self.parameter,
             "next_q": self.next_q,
             "next_qd": next_qd,
+            "next_activation": next_activation,
             "trajectory": self.trajectory,
         }
 
@@ -160,21 +179,23 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, physics: Physics, keep: bool, joint_q: Tensor, joint_qd: Tensor, control: Tensor,
-        parameter: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-        ran = Pass(physics, joint_q, joint_qd, control, parameter)
-        next_q, next_qd = ran.forward(keep)
-        sound = None if physics.guard is None else is_sound(next_q, next_qd)
+        ctx: Any, physics: Physics, keep: bool, joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None,
+        control: Tensor, parameter: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:  # fmt: skip
+        ran = Pass(physics, joint_q, joint_qd, control, parameter, activation=activation)
+        next_q, next_qd, next_activation = ran.forward(keep)
+        sound = None if physics.guard is None else is_sound(next_q, next_qd, next_activation)
         if keep:
             ctx.physics = physics
-            ctx.save_for_backward(ran.joint_q, ran.joint_qd, ran.control, parameter, next_q, ran.trajectory, sound)
+            ctx.save_for_backward(
+                ran.joint_q, ran.joint_qd, ran.activation, ran.control, parameter, next_q, ran.trajectory, sound
+            )
         # Or PyTorch would make up a gradient of zeros by `sound`.
         ctx.set_materialize_grads(False)
         if physics.guard is not None and sound is not None:
             ctx.mark_non_differentiable(sound)
-            next_q, next_qd = physics.guard.replace(sound, next_q, next_qd)
-        return next_q, next_qd, sound
+            next_q, next_qd, next_activation = physics.guard.replace(sound, next_q, next_qd, next_activation)
+        return next_q, next_qd, next_activation, sound
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
@@ -182,17 +203,19 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def backward(
-        ctx: Any, next_q_bar: Tensor | None, next_qd_bar: Tensor | None, _: None
+        ctx: Any, next_q_bar: Tensor | None, next_qd_bar: Tensor | None, next_activation_bar: Tensor | None, _: None
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         if torch.is_grad_enabled():
             raise NotImplementedError(
                 "trot.step has first derivatives only; create_graph=True would give second ones that miss the physics"
             )
-        joint_q, joint_qd, control, parameter, next_q, trajectory, sound = ctx.saved_tensors
+        joint_q, joint_qd, activation, control, parameter, next_q, trajectory, sound = ctx.saved_tensors
         next_q_bar = torch.zeros_like(joint_q) if next_q_bar is None else next_q_bar
         next_qd_bar = torch.zeros_like(joint_qd) if next_qd_bar is None else next_qd_bar
-        ran = Pass(ctx.physics, joint_q, joint_qd, control, parameter, next_q, trajectory)
-        found = ran.backward(next_q_bar, next_qd_bar, tangent=False)
+        if activation is not None and next_activation_bar is None:
+            next_activation_bar = torch.zeros_like(activation)
+        ran = Pass(ctx.physics, joint_q, joint_qd, control, parameter, next_q, trajectory, activation)
+        found = ran.backward(next_q_bar, next_qd_bar, tangent=False, next_activation_bar=next_activation_bar)
         needed = ctx.needs_input_grad[2:]
         gradients = [bar if wanted else None for bar, wanted in zip(found, needed, strict=True)]
         if sound is not None:
@@ -204,15 +227,23 @@ class _Step(torch.autograd.Function):
 
 
 def _apply(
-    physics: Physics, joint_q: Tensor, joint_qd: Tensor, control: Tensor, parameter: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
+    physics: Physics,
+    joint_q: Tensor,
+    joint_qd: Tensor,
+    activation: Tensor | None,
+    control: Tensor,
+    parameter: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     keep = torch.is_grad_enabled() and (
         joint_q.requires_grad
         or joint_qd.requires_grad
         or control.requires_grad
         or (parameter is not None and parameter.requires_grad)
+        or (activation is not None and activation.requires_grad)
     )
-    result: tuple[Tensor, Tensor, Tensor | None] = _Step.apply(physics, keep, joint_q, joint_qd, control, parameter)  # type: ignore[no-untyped-call]
+    result: tuple[Tensor, Tensor, Tensor | None, Tensor | None] = _Step.apply(  # type: ignore[no-untyped-call]
+        physics, keep, joint_q, joint_qd, activation, control, parameter
+    )
     return result
 
 
@@ -244,6 +275,10 @@ def check_inputs(model: Model, state: State, control: Tensor, control_dt: float,
         "joint_qd": (joint_qd, (worlds, model.num_dofs)),
         "control": (control, (worlds, model.num_controls)),
     }
+    if state.activation is not None:
+        expected["activation"] = (state.activation, (worlds, model.num_acts))
+    elif model.num_acts:
+        raise ValueError(f"the state needs an activation of ({worlds}, {model.num_acts}), as default_state() gives")
     for name, (tensor, shape) in expected.items():
         if tuple(tensor.shape) != shape:
             raise ValueError(f"{name} must be {shape} for this model and {worlds} worlds, not {tuple(tensor.shape)}")

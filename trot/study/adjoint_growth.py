@@ -188,7 +188,8 @@ def _window(env: Env, act: Act, steps: int) -> tuple[list[Situation], list[Move]
     """The states before, between and after these steps, from fresh starts, and the moves."""
     env.reset()
     start = env.state
-    first = Situation(start.joint_q.clone().requires_grad_(), start.joint_qd.clone().requires_grad_(), start.memory)
+    joint_q, joint_qd = (part.clone().requires_grad_() for part in (start.joint_q, start.joint_qd))
+    first = Situation(joint_q, joint_qd, start.memory, activation=start.activation)
     observation, moves = env.place(first), []
     for _ in range(steps):
         moves.append(env.advance(act(observation)))

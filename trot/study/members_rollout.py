@@ -27,7 +27,7 @@ ROOM = {"cpu": 2**30, "cuda": 2**36}
 """Bytes for what steps keep for the backward pass; never more than a quarter of the memory."""
 NUMBERS_PER_WIDTH = 16
 """That PyTorch keeps of a step, for every number of a world's state, observation and action and of a hidden layer."""
-CARRIED = ("joint_q", "joint_qd", "observation", "memory")
+CARRIED = ("joint_q", "joint_qd", "activation", "observation", "memory")
 """The parts of Worlds through which gradients pass from step to step."""
 FORWARD_SHARE = 1 / 3
 """Of the work of a gradient."""

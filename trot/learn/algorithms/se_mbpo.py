@@ -167,7 +167,8 @@ class SeMbpo(Mbpo):
 def moved(env: Env, state: Situation, change: Tensor) -> Situation:
     """A state moved by a tangent of joint_q and a change of joint_qd, side by side."""
     of_q, of_qd = change.chunk(2, dim=1)
-    return Situation(retract(env.task.model, state.joint_q, of_q), state.joint_qd + of_qd, state.memory)
+    joint_q = retract(env.task.model, state.joint_q, of_q)
+    return Situation(joint_q, state.joint_qd + of_qd, state.memory, activation=state.activation)
 
 
 def observed(env: Env, around: Surroundings, change: Tensor, count: int) -> Tensor:
@@ -178,7 +179,9 @@ def observed(env: Env, around: Surroundings, change: Tensor, count: int) -> Tens
         return part.repeat_interleave(count, dim=0)
 
     memory = {name: repeated(part) for name, part in state.memory.items()}
-    near = moved(env, Situation(repeated(state.joint_q), repeated(state.joint_qd), memory), change)
+    activation = None if state.activation is None else repeated(state.activation)
+    here = Situation(repeated(state.joint_q), repeated(state.joint_qd), memory, activation=activation)
+    near = moved(env, here, change)
     return joined(env.task.observation(env.task.measure(near), repeated(around.previous_action)))
 
 

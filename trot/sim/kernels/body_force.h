@@ -1,14 +1,16 @@
 // Newton and Euler for every body: the force its joints must supply,
-//   body_force = I a + v x* (I v) - ground - muscles - pairs of shapes
+//   body_force = I a + v x* (I v) - ground - muscles of either kind - pairs of shapes
 // and the derivative of dot(body_lambda, body_force) with respect to the body's acceleration, velocity and pose.
 #pragma once
 #include "contact.h"
+#include "hill_muscle.h"
 #include "muscle.h"
 #include "pair_contact.h"
 #include "tree.h"
 
 STAGE void body_forces(World& world, const Model& model, int lane) {
     if (num_segments > 0) muscles(world, model, lane);
+    if (num_hills > 0) hill_muscles(world, model, lane);
     if (num_pairs > 0) pair_contacts(world, model, lane);
     FOR_LANES(body, num_bodies) {
         const Inertia& inertia = world.body_inertia[body];
@@ -19,6 +21,7 @@ STAGE void body_forces(World& world, const Model& model, int lane) {
     }
     barrier();
     if (num_segments > 0) subtract_muscle_forces(world, model, lane);
+    if (num_hills > 0) subtract_hill_forces(world, model, lane);
     if (num_pairs > 0) subtract_pair_forces(world, model, lane);
 }
 
@@ -38,6 +41,7 @@ INLINE void inertial_adjoint(const World& world, const Motion& w, int body, Forc
 
 STAGE void body_forces_adjoint(World& world, Adjoint& adjoint, const Model& model, int lane) {
     if (num_segments > 0) muscles_adjoint(world, adjoint, model, lane);
+    if (num_hills > 0) hill_muscles_adjoint(world, adjoint, model, lane);
     if (num_pairs > 0) pair_contacts_adjoint(world, adjoint, model, lane);
     FOR_LANES(body, num_bodies) {
         const Motion w = adjoint.body_lambda[body];
@@ -56,6 +60,10 @@ STAGE void body_forces_adjoint(World& world, Adjoint& adjoint, const Model& mode
     if (num_segments > 0) {
         subtract_muscle_forces(world, model, lane);
         subtract_muscle_pose_bars(adjoint, model, lane);
+    }
+    if (num_hills > 0) {
+        subtract_hill_forces(world, model, lane);
+        subtract_hill_bars(world, adjoint, model, lane);
     }
     if (num_pairs > 0) {
         subtract_pair_forces(world, model, lane);

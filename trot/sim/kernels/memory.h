@@ -39,13 +39,15 @@ INLINE Real gather(const Scalar* table, Real index) {
 }
 
 // What the backward pass needs of a substep: the state before it, its acceleration, and where it pays, the factor.
-constexpr int RECORD_FACTOR = sizeof(Substep) / sizeof(Real);
+constexpr int RECORD_ACTS = sizeof(Substep) / sizeof(Real);
+constexpr int RECORD_FACTOR = RECORD_ACTS + num_acts;
 constexpr int RECORD_DIAGONAL = RECORD_FACTOR + num_mass_entries;
 constexpr int record_size = store_factor ? RECORD_DIAGONAL + num_dofs : RECORD_FACTOR;
 
 // Where a number of the record lives.
 INLINE Real* recorded(World& world, const Model& model, int k) {
-    if (k < RECORD_FACTOR) return numbers(static_cast<Substep*>(&world)) + k;
+    if (k < RECORD_ACTS) return numbers(static_cast<Substep*>(&world)) + k;
+    if (k < RECORD_FACTOR) return world.act + (k - RECORD_ACTS);
     if (k < RECORD_DIAGONAL) return world.mass_matrix + model.mass_entry[k - RECORD_FACTOR];
     return world.inverse_diagonal + (k - RECORD_DIAGONAL);
 }

@@ -1,5 +1,6 @@
 // One control step: all its substeps in one go, forwards and backwards.
 #pragma once
+#include "activation.h"
 #include "clock.h"
 #include "dynamics.h"
 #include "integrate.h"
@@ -18,6 +19,7 @@ INLINE void substep(World& world, const Model& model, int lane, Scalar substep_d
     build_and_factorise(world, model, lane);                 lap(clock, FACTORISE);
     finish_solve(world, model, lane, world.joint_qdd);       lap(clock, SOLVE);
     if (record) save_substep(world, model, lane, record);    lap(clock, SAVE);
+    if (num_acts > 0) advance_acts(world, model, lane, substep_dt);
     integrate(world, model, lane, substep_dt);               lap(clock, INTEGRATE);
 }
 
@@ -26,6 +28,7 @@ INLINE void substep(World& world, const Model& model, int lane, Scalar substep_d
 INLINE void substep_adjoint(World& world, Adjoint& adjoint, const Model& model, int lane, Scalar substep_dt,
                             const Real* record, Clock& clock) {
     restore_substep(world, model, lane, record);             lap(clock, RESTORE);
+    if (num_acts > 0) advance_acts_adjoint(world, adjoint, model, lane, substep_dt);
     integrate_adjoint(world, adjoint, model, lane, substep_dt); lap(clock, INTEGRATE_ADJOINT);
     kinematics(world, model, lane);                          lap(clock, KINEMATICS_AGAIN);
     if (store_factor) begin_solve(world, model, lane);
@@ -42,6 +45,7 @@ INLINE void substep_adjoint(World& world, Adjoint& adjoint, const Model& model, 
 INLINE void step_forward(World& world, const Model& model, int lane, const Tensors& t, int block,
                          long long* cycles) {
     load_state(world, model, lane, t.joint_q, t.joint_qd, t.num_worlds, block);
+    if (num_acts > 0) load_acts(world, lane, t, block);
     load_inputs(world, model, lane, t, block);
     Clock clock = start_clock(cycles, block == 0 && lane == 0);
     for (int i = 0; i < t.substeps; ++i) {

@@ -33,6 +33,21 @@ INLINE void load_state(World& world, const Model& model, int lane, const Scalar*
 INLINE void store_state(const World& world, int lane, const Tensors& t, int block) {
     FOR_LANES(k, num_q) store(t.next_q, t.num_worlds, num_q, block, k, world.joint_q[k]);
     FOR_LANES(dof, num_dofs) store(t.next_qd, t.num_worlds, num_dofs, block, dof, world.joint_qd[dof]);
+    FOR_LANES(k, num_acts) store(t.next_activation, t.num_worlds, num_acts, block, k, world.act[k]);
+}
+
+INLINE void load_acts(World& world, int lane, const Tensors& t, int block) {
+    FOR_LANES(k, num_acts) world.act[k] = load(t.activation, t.num_worlds, num_acts, block, k);
+}
+
+// How the controls of muscles with curves act; a control beyond its range is held.
+INLINE Real hill_control_adjoint(const Adjoint& adjoint, const Model& model, int actuator, Real control) {
+    const int hill = model.actuator_hill[actuator];
+    if (hill < 0) return zero();
+    const int act = model.hill_act[hill];
+    const Real bar = act < 0 ? adjoint.hill_control_bar[hill] : adjoint.act_control_bar[act];
+    const Mask held = (control < real(model.control_lower[actuator])) | (control > real(model.control_upper[actuator]));
+    return select(held, zero(), bar);
 }
 
 INLINE void load_inputs(World& world, const Model& model, int lane, const Tensors& t, int block) {
@@ -59,6 +74,11 @@ INLINE void load_cotangents(Adjoint& adjoint, const Model& model, int lane, cons
     }
     FOR_LANES(muscle, num_muscles) adjoint.activation_bar[muscle] = zero();
     if (num_servos > 0) FOR_LANES(servo, num_servos) adjoint.servo_control_bar[servo] = zero();
+    FOR_LANES(k, num_acts) {
+        adjoint.act_bar[k] = load(c.next_activation_bar, c.bar_rows, num_acts, block, k);
+        adjoint.act_control_bar[k] = zero();
+    }
+    FOR_LANES(hill, num_hills) adjoint.hill_control_bar[hill] = zero();
     FOR_LANES(k, parameter_slots) adjoint.parameter_bar[k] = zero();
     if (!c.tangent) {
         FOR_LANES(quat, num_quats) {
@@ -89,9 +109,11 @@ INLINE void store_cotangents(const Adjoint& adjoint, const Model& model, int lan
     }
     FOR_LANES(actuator, num_controls) {
         const Real control = load(t.control, t.num_worlds, num_controls, world_block, actuator);
-        const Real bar = control_adjoint(adjoint, model, actuator, control);
+        Real bar = control_adjoint(adjoint, model, actuator, control);
+        if (num_hills > 0) bar += hill_control_adjoint(adjoint, model, actuator, control);
         store(c.control_bar, c.bar_rows, num_controls, block, actuator, bar);
     }
+    FOR_LANES(k, num_acts) store(c.activation_bar, c.bar_rows, num_acts, block, k, adjoint.act_bar[k]);
     if (per_world_parameters) {
         FOR_LANES(k, num_parameters)
             store(c.parameter_bar, c.bar_rows, num_parameters, block, k, adjoint.parameter_bar[k]);

@@ -20,6 +20,8 @@ struct Substep {
 };
 
 struct World : Substep {
+    Real act[at_least_one(num_acts)];  // activations that are states; kept of every substep too
+
     // Inputs
     Real control[at_least_one(num_controls)];  // clamped to its range
     Real parameter[parameter_slots];
@@ -41,6 +43,12 @@ struct World : Substep {
     // body_force.h, muscle.h
     Force body_force[num_bodies];  // what the joints must supply; after the sweep, to the whole subtree
     Force segment_force[at_least_one(num_segments)];
+
+    // tendon.h, hill_muscle.h
+    Force piece_wrench[2 * at_least_one(num_pieces)];  // on its two ends, per unit of push along it
+    Real piece_length[at_least_one(num_pieces)];
+    Real piece_rate[at_least_one(num_pieces)];
+    Real hill_push[at_least_one(num_hills)];
 
     // pair_contact.h
     Vec3 feeler_position[at_least_one(num_feelers)];
@@ -65,6 +73,9 @@ struct Adjoint {
     Real joint_qd_bar[num_dofs];
     Real joint_force_bar[num_dofs];  // summed over substeps: motors hold still during a control step
     Real activation_bar[at_least_one(num_muscles)];
+    Real act_bar[at_least_one(num_acts)];
+    Real act_control_bar[at_least_one(num_acts)];    // summed over substeps, as the next
+    Real hill_control_bar[at_least_one(num_hills)];  // of muscles whose activation is the control
     Real parameter_bar[parameter_slots];
 
     Real lambda[num_dofs];              // M^-1 joint_qdd_bar
@@ -76,6 +87,10 @@ struct Adjoint {
     Force dof_pose_bar[num_dofs];
     Force segment_pose_bar[2 * at_least_one(num_segments)];
     Real segment_activation_bar[at_least_one(num_segments)];
+    Real piece_lambda_rate[at_least_one(num_pieces)];
+    Real hill_length_bar[at_least_one(num_hills)];
+    Real hill_rate_bar[at_least_one(num_hills)];
+    Force piece_pose_bar[3 * at_least_one(num_pieces)];
     Force pair_velocity_bar[at_least_one(num_pairs)];  // of the first body; of the second it is the opposite
     Force pair_pose_bar[2 * at_least_one(num_pairs)];
     Real servo_control_bar[at_least_one(num_servos)];

@@ -25,7 +25,7 @@ class Poses:
     wxyz: Floats
     """(bodies, 4)"""
     segments: Floats
-    """(segments, 2, 3) of the straight tendons, in the frame of the body that each begins on."""
+    """(segments, 2, 3) of the tendons from site to site, in the frame of the body that each begins on."""
     segment_body: Indices
     """(segments,)"""
     segment_tendon: Indices
@@ -39,10 +39,6 @@ class Kinematics:
         self.model, self._data = model, mujoco.MjData(model)
         sites = model.wrap_objid[model.wrap_type == int(mujoco.mjtWrap.mjWRAP_SITE)]
         self._site_body = model.site_bodyid[sites]
-        # What trot simulates runs straight from site to site; a path around a geom changes its number of points.
-        round_geom = np.isin(model.wrap_type, (int(mujoco.mjtWrap.mjWRAP_SPHERE), int(mujoco.mjtWrap.mjWRAP_CYLINDER)))
-        spans = zip(model.tendon_adr, model.tendon_num, strict=True)
-        self._straight = np.array([not round_geom[first : first + count].any() for first, count in spans], np.bool_)
 
     def poses(self, joint_q: Numbers) -> Poses:
         model, data = self.model, self._data
@@ -53,12 +49,15 @@ class Kinematics:
             mujoco.mj_tendon(model, data)
         # Points along the paths, tendon after tendon; a pulley interrupts one.
         owner: Indices = np.repeat(np.arange(model.ntendon), data.ten_wrapnum)
-        points = data.wrap_xpos.reshape(-1, 3)[: len(owner)]
         passed = data.wrap_obj.reshape(-1)[: len(owner)]
+        # Around a geom there are two more, but not always: it is drawn from site to site.
+        kept = np.flatnonzero((passed == SITE) | (passed == PULLEY))
+        points = data.wrap_xpos.reshape(-1, 3)[kept]
+        owner, passed = owner[kept], passed[kept]
         body: Indices = np.zeros(len(owner), np.int64)
         body[passed == SITE] = self._site_body
         apart = passed == PULLEY
-        begin = np.flatnonzero((owner[1:] == owner[:-1]) & ~apart[1:] & ~apart[:-1] & self._straight[owner[:-1]])
+        begin = np.flatnonzero((owner[1:] == owner[:-1]) & ~apart[1:] & ~apart[:-1])
         body, ends = body[begin], np.stack([points[begin], points[begin + 1]], axis=1)
         axes = data.xmat[body].reshape(-1, 3, 3)
         segments = np.einsum("sji,spj->spi", axes, ends - data.xpos[body][:, None])

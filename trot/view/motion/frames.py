@@ -42,7 +42,7 @@ def record_env(env: Env, act: Act, steps: int) -> Trajectory:
         for played in play(env, act, steps, on_start=lambda: states.append(env.state)):
             states.append(played.info["final_state"])
             actions.append(played.action)
-            controls.append(played.info["control"].clamp(lower, upper))
+            controls.append(_pulls(model, played.info["control"].clamp(lower, upper), states[-1]))
             for name, values in played.info["reward_terms"].items():
                 terms.setdefault(name, [torch.zeros_like(values)]).append(values)
             ended.append(played.done)
@@ -59,6 +59,13 @@ def record_env(env: Env, act: Act, steps: int) -> Trajectory:
         reward_terms={name: _frames(values) for name, values in terms.items()},
         begins=begins.cpu().numpy(),
     )
+
+
+def _pulls(model: Model, control: Tensor, state: State) -> Tensor:
+    """The controls; of muscles with an activation of their own, that."""
+    if state.activation is None:
+        return control
+    return control.index_copy(1, torch.tensor(model.act_actuator, device=control.device).long(), state.activation)
 
 
 @torch.no_grad()
