@@ -91,11 +91,8 @@ class MemberEnv(Env):
         for name, tensor in everyone.tensors().items():
             tensor[self._rows(member)] = getattr(worlds, name)
         self._settle(everyone)
-        assert self._starts is not None
-        # Apart from what a captured graph may own.
-        self._starts = self._starts.map(Tensor.clone)
         self._store(member, starts)
-        self._used_of[member], self._starts_captured = saved["used"], False
+        self._used_of[member] = saved["used"]
         if self._in_rounds:
             # Behind all rounds that a member has used something of.
             self._used = max(self._used, -(-saved["used"] // self._each) * self.num_worlds)

@@ -66,7 +66,8 @@ class Trainer:
         GradientError says that learning failed, ValueError that the disk takes no more.
         """
         for record in self.records:
-            record.open()
+            if not record.ended:
+                record.open()
         with self.interruption, one_torch_thread(), Progress(self.total) as self.progress:
             self.progress.update(self.iteration, {})
             while not self._iterate():

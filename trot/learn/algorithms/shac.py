@@ -343,7 +343,7 @@ class Shac(Learner):
             "value_loss": self.value_loss,
             "gradient_norm": self.gradient_norm,
             "adjoint_first": steps[..., 0],
-            "adjoint_median": steps.median(dim=-1).values,
+            "adjoint_median": steps.median() if self.members is None else steps.median(dim=-1).values,
             "adjoint_last": steps[..., -1],
             "steep_worlds": (adjoint > STEEP).any(dim=-2).to(adjoint.dtype).mean(dim=-1),
         }
