@@ -28,6 +28,11 @@ def every_pair() -> Model:
     return load_model(Path(__file__).parent / "robots" / "every_pair.xml", self_collision=True)
 
 
+@pytest.fixture(scope="module")
+def every_law() -> Model:
+    return load_model(Path(__file__).parent / "robots" / "every_law.xml")
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)

@@ -1,7 +1,11 @@
 """What the benchmark reads from the kernels' headers, and the figures it works out from what it measured."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from bench.census import CensusSettings, reason_kind, run_census
 from bench.report import Report, markdown_table, ratio_table, timing_table
 from bench.stages import stage_names
 from bench.window import Timing
@@ -41,3 +45,73 @@ def test_worlds_that_blew_up_are_told_below_the_times() -> None:
     assert timing_table([sound]).endswith("States and gradients were finite in every world of every row.")
     told = timing_table([sound, replace(timing("CUDA"), finite_worlds=61)]).splitlines()[-1]
     assert "NOT FINITE in 3 of 1,088 worlds" in told
+
+
+# The census.
+
+ROBOT = (
+    "<mujoco><worldbody><body><joint axis='0 1 0'/><geom size='0.1' pos='0.3 0 0'/>"
+    "<body pos='1 0 0'><joint/><geom size='0.1'/></body></body></worldbody></mujoco>"
+)
+INERTIAL = "<mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/>"
+LINK = f"<link name='{{}}'><inertial>{INERTIAL}</inertial></link>"
+JOINT = "<joint name='{0}{1}' type='{2}'><parent link='{0}'/><child link='{1}'/></joint>"
+
+
+def urdf(*kinds: str) -> str:
+    names = "abcdef"[: len(kinds) + 1]
+    joints = [JOINT.format(names[i], names[i + 1], kind) for i, kind in enumerate(kinds)]
+    return f"<robot name='r'>{''.join(map(LINK.format, names))}{''.join(joints)}</robot>"
+
+
+def test_census_counts_robots_and_leaves_out_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = {
+        "robot.xml": ROBOT,
+        "sunk.xml": ROBOT.replace("<worldbody>", "<option density='9'/><worldbody>"),
+        "broken.xml": ROBOT.replace("<joint/>", "<joint type='odd'/>"),
+        "scene.xml": "<mujoco><include file='robot.xml'/><worldbody><geom size='1'/></worldbody></mujoco>",
+        "fragment.xml": "<mujoco><actuator><motor joint='unknown'/></actuator></mujoco>",
+        "whole.xml": ROBOT.replace("<mujoco>", "<mujoco><include file='parts.xml'/>"),
+        "parts.xml": "<mujoco><default><default class='a'/></default></mujoco>",
+        "user.xml": ROBOT.replace("<mujoco>", "<mujoco><include file='fragment.xml'/>").replace(
+            "<joint/>", "<joint name='unknown'/>", 1
+        ),
+        "stone.xml": "<mujoco><worldbody><body><freejoint/><geom size='1'/></body></worldbody></mujoco>",
+        "arm.urdf": urdf("continuous", "continuous"),
+        "door.urdf": urdf("continuous", "fixed"),
+        "page.xml": "<html/>",
+        "torn.xml": "<mujoco>",
+        "bug.urdf": urdf("continuous", "continuous").replace("ixx='1'", "ixx='9'"),
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    census = run_census(CensusSettings((tmp_path,), accelerations=True))
+    loads = {file.path.name: not verdict.reasons for file, verdict in census.verdicts.items()}
+    assert loads == {
+        "robot.xml": True, "whole.xml": True, "user.xml": True, "arm.urdf": True,
+        "sunk.xml": False, "broken.xml": False, "bug.urdf": False,
+    }  # fmt: skip
+    assert (census.scenes, census.fragments, census.no_robots) == (1, 1, 5)
+    errors = [verdict.acceleration_error for verdict in census.verdicts.values() if not verdict.reasons]
+    assert all(error is not None and error < 1e-12 for error in errors)
+    printed = capsys.readouterr().out
+    assert "| URDF |      2 | 1 (50 %) |" in printed
+    assert "| MJCF |      5 | 3 (60 %) |" in printed
+    assert "option density asks for a fluid" in printed
+
+
+def test_census_outlives_a_file_that_takes_too_long(tmp_path: Path) -> None:
+    (tmp_path / "robot.xml").write_text(ROBOT)
+    census = run_census(CensusSettings((tmp_path,), limit=1e-3))
+    (verdict,) = census.verdicts.values()
+    assert verdict.reasons == ["takes longer than 0.001 s"]
+
+
+def test_reasons_are_the_same_whatever_the_names() -> None:
+    one = reason_kind("geom 'foot' is a mesh: 12 points of its convex hull touch the ground.")
+    many = reason_kind(
+        "geoms 'a', 'b', 'c', 'd' and 9 more are each a mesh: 7 points of its convex hull touch the ground."
+    )
+    assert one == many == "geom '...' is a mesh: # points of its convex hull touch the ground."
+    bodies = reason_kind("a mesh of bodies 'a' and 'b' is left out: there is no file 'x/y.stl'.")
+    assert bodies == reason_kind("a mesh of body 'c' is left out: there is no file 'z.stl'.")

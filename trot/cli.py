@@ -146,6 +146,13 @@ def view(arguments: list[str]) -> int:
     return view_command(arguments)
 
 
+def play(arguments: list[str]) -> int:
+    """Play with a living robot in the browser: push it, drag it, change its world."""
+    from trot.view.play.play_command import play_command
+
+    return play_command(arguments)
+
+
 def render(arguments: list[str]) -> int:
     """Make a video, an animation or a strip of pictures of a run, a task or a robot."""
     from trot.view.video.render import render_command
@@ -221,6 +228,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "eval": evaluate,
     "export": export,
     "list": list_runs,
+    "play": play,
     "view": view,
     "plot": plot,
     "compare": compare,

@@ -8,7 +8,7 @@ from trot.envs import window_rewards
 from trot.envs.check_task import TaskCheckSettings, check_task_gradients, count_ends, draw_windows
 from trot.envs.registry import TASKS, make_env
 
-CAN_FALL = {"hopper", "ant", "humanoid", "muscle_humanoid"}
+CAN_FALL = {"hopper", "ant", "humanoid", "muscle_humanoid", "quadruped"}
 
 
 @pytest.mark.parametrize("name", list(TASKS))

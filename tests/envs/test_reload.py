@@ -1,5 +1,7 @@
 """A robot's file, what it includes and its meshes: edited between two environments, seen by the second."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -62,10 +64,10 @@ def test_an_environment_made_after_the_edit_has_the_new_robot(tmp_path):
 
 def test_the_number_of_user_values_counts_which_the_compiler_pads_away(tmp_path):
     path = write(tmp_path, user="2e4 1e3 0")
-    load_once(path, False, False)
+    assert load_once(path, False, False).notes == ()
     write(tmp_path, user="2e4 1e3")
-    with pytest.raises(trot.ModelError, match=r"leg\.xml: geom 'ball' has 2 user numbers"):
-        load_once(path, False, False)
+    (note,) = load_once(path, False, False).notes
+    assert note.startswith("user of geom 'ball' is not read")
 
 
 def test_an_edited_include_is_seen(tmp_path):
@@ -102,6 +104,15 @@ def test_ground_and_floating_base_are_robots_of_their_own(tmp_path):
     assert load_once(str(path), False, True) is loose and load_once(str(path), True, True) is grounded
 
 
+def test_a_robot_loaded_with_other_options_is_another(tmp_path):
+    path = tmp_path / "ball.xml"
+    path.write_text(mjcf(top='<keyframe><key name="bent" qpos="0.5"/></keyframe>'))
+    straight, bent = load_once(str(path), False, False), load_once(str(path), False, False, keyframe="bent")
+    assert (straight.default_q, bent.default_q) == (0, 0.5)
+    assert load_once(str(path), False, False, keyframe="bent") is bent
+    assert load_once(str(path), False, False) is straight
+
+
 def test_what_is_wrong_with_an_edited_file_is_told_with_its_name(tmp_path):
     path = write(tmp_path)
     load_once(path, False, False)
@@ -122,7 +133,12 @@ def test_a_task_says_whether_bodies_touch_each_other(tmp_path):
         robot = path
 
     class Touching(Plain):
-        self_collision = True
+        robot_options: ClassVar = {"self_collision": True}
+
+    with pytest.raises(ValueError, match=r"Old\.self_collision: a task calls this robot_options"):
+
+        class Old(Plain):
+            self_collision = True
 
     assert Plain().model.num_pairs == 0
     env = trot.make_env(Touching(), num_worlds=2)

@@ -236,3 +236,12 @@ def test_environment_draws_its_starts_from_there(name):
         q, qd = q[:, 7:], np.concatenate([twist(q, qd), qd[:, 6:]], axis=1)
     assert np.abs(q - expected.pose[-q.shape[1] :]).max() <= expected.joints + 1e-12
     assert 0.9 * expected.velocities < np.abs(qd).max() <= expected.velocities + 1e-12
+
+
+def test_the_nominal_pose_is_that_of_the_keyframe_the_robot_is_loaded_with():
+    hinges = "<body><joint/><geom size='0.1'/><body><joint/><geom size='0.1'/></body></body>"
+    key = "<keyframe><key name='home' qpos='0.5 -0.25' qvel='1 2'/></keyframe>"
+    model = trot.load_model(f"<mujoco><worldbody>{hinges}</worldbody>{key}</mujoco>", keyframe="home")
+    q, qd = draw(trot.Start(), model, seed=None)
+    assert (q == [0.5, -0.25]).all()
+    assert (qd == 0).all()

@@ -59,7 +59,7 @@ ATTRIBUTES = {
         "axis": ["0 0 1", "0 1 0", "1 0 0", "1 1 0"], "pos": numbers(3, -0.2, 0.2), "damping": POSITIVE,
         "stiffness": POSITIVE, "armature": POSITIVE, "range": ["0 1"], "limited": ["auto", "true", "false"],
         "ref": numbers(1), "springref": numbers(1), "user": numbers(1, 0, 1e3), "margin": POSITIVE,
-        "actuatorfrcrange": ["-1 1"], "frictionloss": ZERO,
+        "actuatorfrcrange": ["-1 1"], "frictionloss": POSITIVE,
     },
     "geom": {
         "size": numbers(3, 0.05, 0.3), "mass": POSITIVE, "density": numbers(1, 100, 2000), "friction": numbers(1, 0, 2),
@@ -91,9 +91,12 @@ ATTRIBUTES = {
     },
     "general": {
         "gear": numbers(1, -5, 5), "ctrlrange": ["-1 1"], "gainprm": numbers(2), "biasprm": numbers(3),
-        "gaintype": ["fixed", "muscle", "affine"], "dyntype": ["none", "muscle", "integrator"],
+        "gaintype": ["fixed", "affine", "muscle"], "biastype": ["affine", "none"],
+        "dyntype": ["none", "none", "none", "muscle", "integrator"],
     },
     "muscle": {"gear": numbers(1, -5, 5), "force": POSITIVE, "ctrlrange": ["0 1"], "scale": POSITIVE},
+    "fixed": {"stiffness": POSITIVE, "range": ["-1 1"], "damping": POSITIVE, "frictionloss": POSITIVE,
+              "user": numbers(3, 0.1, 1e3), "springlength": ["0.1 0.3"]},
     "tendon": {"stiffness": ZERO, "limited": ["false"], "margin": ZERO, "damping": ZERO},
     "origin": {"xyz": numbers(3, -0.5, 0.5), "rpy": numbers(3)},
     "limit": {"lower": numbers(1, -1, 0), "upper": numbers(1, 0, 1), "effort": POSITIVE, "velocity": POSITIVE},
@@ -110,6 +113,8 @@ EXTRAS = (
     '<contact><pair geom1="geom0" geom2="ground"/></contact>',
     '<equality><weld body1="body0" body2="world"/></equality>',
     '<equality><joint joint1="joint0" active="false"/></equality>',
+    '<equality><joint joint1="joint0" polycoef="0.1 2 1 0 1"/></equality>',
+    '<equality><joint joint1="joint0" joint2="joint1" polycoef="0.1 2 1 0 1"/></equality>',
     '<keyframe><key qpos="0 0 0" qvel="nan"/></keyframe>',
     '<sensor><gyro site="site0"/></sensor>',
     '<custom><numeric name="a" data="1 2 nan"/><text name="b" data="&lt;joint"/></custom>',
@@ -198,7 +203,7 @@ def _mjcf_body(chance, labels, depth):
 
 def _tendon(chance, labels):
     if chance.one_in(6) and labels.has("joint"):
-        tendon = element(chance, "fixed", table="tendon", name=labels.new("tendon"))
+        tendon = element(chance, "fixed", name=labels.new("tendon"))
         ElementTree.SubElement(tendon, "joint", joint=labels.any("joint"), coef="1")
         return tendon
     tendon = element(chance, "spatial", table="tendon", name=labels.new("tendon"))
@@ -209,7 +214,7 @@ def _tendon(chance, labels):
 
 
 def _actuator(chance, labels):
-    kind = chance.usual(["motor"], sorted(TARGETS), 8)
+    kind = chance.usual(["motor", "motor", "position", "velocity"], sorted(TARGETS), 8)
     target = chance.pick([TARGETS[kind]] * 12 + ["tendon"] * 2 + ["site"])
     if not labels.has(target):
         target = "joint" if labels.has("joint") else "free"

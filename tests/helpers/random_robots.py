@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 JOINT_TYPES = ("hinge", "slide", "ball")
+SHAPE_SIZES = {"sphere": 1, "capsule": 2, "box": 3, "cylinder": 2, "ellipsoid": 3}
+"""How many numbers the size of each shape has."""
 
 
 def random_robot(
@@ -18,11 +20,13 @@ def random_robot(
     welded: float = 0.3,
     num_muscles: int = 2,
     ground: bool = True,
+    laws: bool = False,
 ) -> str:
     """MJCF with num_bodies moving bodies of 1 to max_joints joints each.
 
     A body hangs from a random earlier one or from the world, and with probability welded a body without joints comes in
-    between. Every joint but a free one has a motor; muscles run through 2 to 4 random sites.
+    between. Every joint but a free one has a motor; muscles run through 2 to 4 random sites. laws adds dry friction,
+    damped limits, servos, fixed tendons and equalities of joints.
     """
     if num_bodies < 1 or max_joints < 1:
         raise ValueError(f"need at least one body and one joint, not {num_bodies} and {max_joints}")
@@ -33,7 +37,9 @@ def random_robot(
     ElementTree.SubElement(world, "site", name="anchor", pos=_text(rng.normal(0, 1, 3)))
     if ground:
         height = _text([0, 0, rng.normal(0, 0.1)])
-        ElementTree.SubElement(world, "geom", type="plane", size="0 0 1", pos=height, conaffinity="0")
+        plane = ElementTree.SubElement(world, "geom", type="plane", size="0 0 1", pos=height, conaffinity="0")
+        # Every shape has its own friction then.
+        plane.set("friction", "0")
 
     bodies: list[ElementTree.Element] = []
     for index in range(num_bodies):
@@ -47,6 +53,8 @@ def random_robot(
         _add_joints(rng, body, index, 0 if free else int(rng.integers(1, max_joints + 1)))
         bodies.append(body)
     _add_actuators(rng, robot, num_muscles)
+    if laws:
+        _add_laws(rng, robot, ranges=num_muscles == 0)
     return ElementTree.tostring(robot, encoding="unicode")
 
 
@@ -69,13 +77,13 @@ def _add_body(rng: np.random.Generator, parent: ElementTree.Element, name: str) 
         quat=_text(rng.normal(0, 1, 4)),
         diaginertia=_text(mass / 3 * (sides.sum() - sides)),
     )
-    kind = rng.choice(["sphere", "capsule", "box"])
+    kind = rng.choice(list(SHAPE_SIZES))
     ElementTree.SubElement(
         body,
         "geom",
         name=name,
         type=kind,
-        size=_text(rng.uniform(0.03, 0.15, {"sphere": 1, "capsule": 2, "box": 3}[kind])),
+        size=_text(rng.uniform(0.03, 0.15, SHAPE_SIZES[kind])),
         pos=_text(rng.normal(0, 0.1, 3)),
         quat=_text(rng.normal(0, 1, 4)),
         contype="0",
@@ -125,3 +133,48 @@ def _add_actuators(rng: np.random.Generator, robot: ElementTree.Element, num_mus
             ElementTree.SubElement(tendon, "site", site=str(site))
         gear = _text([-rng.uniform(20, 200)])
         ElementTree.SubElement(actuators, "motor", tendon=f"muscle{index}", gear=gear, ctrlrange="0 1")
+
+
+def _add_laws(rng: np.random.Generator, robot: ElementTree.Element, ranges: bool) -> None:
+    """ranges: whether joints bound the sum of their actuators, which no robot with muscles can have."""
+    simple = [joint for joint in robot.iter("joint") if joint.get("type") in ("hinge", "slide")]
+    for joint in robot.iter("joint"):
+        if rng.random() < 0.5:
+            joint.set("frictionloss", _text(rng.uniform(0.1, 3, 1)))
+    for joint in simple:
+        joint.set("user", _text(rng.uniform([100, 0, 0.05], [1000, 100, 0.5])))
+        if ranges and rng.random() < 0.4:
+            joint.set("actuatorfrcrange", _text([rng.uniform(-8, -1), rng.uniform(1, 8)]))
+    if not simple:
+        return
+    names = [joint.get("name", "") for joint in simple]
+    tendons, actuators = robot.find("tendon"), robot.find("actuator")
+    assert tendons is not None and actuators is not None
+    for index in range(2):
+        tendon = ElementTree.SubElement(tendons, "fixed", name=f"fixed{index}", stiffness=_text(rng.uniform(0, 9, 1)))
+        tendon.set("springlength", _text(np.sort(rng.normal(0, 0.5, 2))))
+        tendon.set("range", _text([rng.uniform(-1, -0.1), rng.uniform(0.1, 1)]))
+        tendon.set("damping", _text(rng.uniform(0, 2, 1)))
+        tendon.set("frictionloss", _text(rng.uniform(0, 2, 1)))
+        tendon.set("user", _text(rng.uniform([100, 0, 0.05], [1000, 100, 0.5])))
+        for name in rng.choice(names, min(len(names), 3), replace=False):
+            ElementTree.SubElement(tendon, "joint", joint=str(name), coef=_text(rng.normal(0, 1, 1)))
+    for name in names:
+        _add_servo(rng, actuators, {"joint": name})
+    _add_servo(rng, actuators, {"tendon": "fixed0"})
+    ElementTree.SubElement(actuators, "motor", tendon="fixed1", gear=_text(rng.normal(0, 3, 1)), ctrlrange="-1 1")
+    if len(names) > 1:
+        follower, leader = (str(name) for name in rng.choice(names, 2, replace=False))
+        polynomial = _text(rng.normal(0, 0.5, 5))
+        equality = ElementTree.SubElement(robot, "equality")
+        ElementTree.SubElement(equality, "joint", joint1=follower, joint2=leader, polycoef=polynomial)
+
+
+def _add_servo(rng: np.random.Generator, actuators: ElementTree.Element, target: dict[str, str]) -> None:
+    servo = ElementTree.SubElement(actuators, "general", target, biastype="affine", gaintype="affine")
+    servo.set("gainprm", _text(rng.normal(0, [9, 2, 1])))
+    servo.set("biasprm", _text(rng.normal(0, [1, 9, 1])))
+    servo.set("gear", _text(rng.normal(0, 1, 1)))
+    servo.set("ctrlrange", _text([rng.uniform(-2, -0.5), rng.uniform(0.5, 2)]))
+    if rng.random() < 0.5:
+        servo.set("forcerange", _text([rng.uniform(-5, -1), rng.uniform(1, 5)]))

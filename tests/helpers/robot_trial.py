@@ -82,7 +82,7 @@ def _try(case, kernels):
     if case["robot"]:
         source = Path("assets", "changed.xml")
         source.write_text(case["text"], encoding="utf-8", errors="surrogatepass")
-    how = {name: case[name] for name in ("floating_base", "ground", "self_collision") if name in case}
+    how = {name: value for name, value in case.items() if name not in ("text", "robot", "kernels")}
     try:
         model = load_model(source, **how)
     except ValueError as error:

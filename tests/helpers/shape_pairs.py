@@ -11,6 +11,8 @@ from trot.sim.model import Model
 SPHERE = 'type="sphere" size="0.11"'
 CAPSULE = 'type="capsule" size="0.06 0.14"'
 BOX = 'type="box" size="0.12 0.09 0.15"'
+CYLINDER = 'type="cylinder" size="0.12 0.09"'
+ELLIPSOID = 'type="ellipsoid" size="0.12 0.09 0.15"'
 HEIGHTS = np.random.default_rng(5).uniform(size=(5, 7))
 FIELD = 'type="hfield" hfield="hills"'
 ASSETS = (

@@ -1,4 +1,4 @@
-"""`trot view` in a process of its own, and a page of it that can say anything: a websocket client, not a browser."""
+"""`trot view` or `trot play` in a process of its own, and a page of it that can say anything: no browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ import zstandard
 from websockets.sync.client import connect
 
 ROOT = Path(__file__).parents[2]
-COMMAND = "import sys; from trot.view.browser.view_command import view_command as v; sys.exit(v(sys.argv[1:]))"
 PROTOCOL = f"viser-v{viser.__version__}"
 PATIENCE_SECONDS = 60
 CAMERA = {
@@ -28,9 +27,9 @@ CAMERA = {
 
 
 @contextlib.contextmanager
-def running_viewer(*arguments):
+def running_viewer(*arguments, command="view"):
     """The process, and the address that it printed; `told` gets its stderr, line by line."""
-    command = [sys.executable, "-c", COMMAND, *arguments, "--port", "0", "--no-browser"]
+    command = [sys.executable, "-m", "trot", command, *arguments, "--port", "0", "--no-browser"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.told = []
         threading.Thread(target=lambda: process.told.extend(process.stderr), daemon=True).start()
@@ -64,10 +63,14 @@ def answer(address, path, host=None, origin=None, protocol=None):
 
 
 class Page:
-    """Knows the panel: `controls` by label, each with its uuid and newest properties."""
+    """Knows the panel: `controls` by label, each with its uuid and newest properties.
+
+    And the scene: `places` of its nodes by name, and how often one of them has moved.
+    """
 
     def __init__(self, socket):
         self.socket, self.by_uuid = socket, {}
+        self.moves, self.places = 0, {}
         threading.Thread(target=self._listen, daemon=True).start()
         self.say(CAMERA)
         self.wait_for(lambda: "ReplayDoneMessage" in self.seen)
@@ -110,6 +113,9 @@ class Page:
         elif kind.startswith("Gui") and uuid is not None:
             properties = message.get("props") or {}
             self.by_uuid[uuid] = {"uuid": uuid, "value": message.get("value"), **properties}
+        elif kind == "SetPositionMessage":
+            self.places[message["name"]] = message["position"]
+            self.moves += 1
         self.seen |= {kind}
 
 

@@ -1,5 +1,7 @@
 """Agents from disk, and episodes that count once."""
 
+import docking
+import numpy as np
 import pytest
 import torch
 from made_run import make_agent, make_run, rewrite_settings
@@ -9,9 +11,10 @@ from trot.envs.registry import make_env
 from trot.envs.start import Start
 from trot.envs.tasks.hopper import Hopper
 from trot.learn import evaluate as evaluate_module
-from trot.learn.agent import load_agent
+from trot.learn.agent import AgentDescription, load_agent
 from trot.learn.algorithms.shac import ShacSettings
 from trot.learn.evaluate import Evaluation, eval_command, evaluate
+from trot.learn.play import agent_acts, play
 from trot.learn.saved_settings import settings_from
 from trot.runs.folder import RunFolder
 
@@ -147,7 +150,7 @@ def test_worlds_that_blow_up_are_faults_and_not_falls():
     with torch.no_grad():
         agent.normalizer.mean.fill_(torch.nan)
     result = evaluate(agent, "hopper", 6)
-    assert result == Evaluation((0.0,) * 6, (1,) * 6, falls=0, faults=6)
+    assert (result.returns, result.lengths, result.falls, result.faults) == ((0.0,) * 6, (1,) * 6, 0, 6)
 
 
 @pytest.mark.parametrize("stochastic", [False, True])
@@ -216,13 +219,43 @@ def test_the_command_prints_both(cartpole, capsys):
     printed = capsys.readouterr()
     head, columns, deterministic, stochastic = printed.out.splitlines()
     assert "cartpole" in head and "best" in head and "4 episodes" in head
-    assert columns.split() == ["return", "std", "min", "max", "length", "falls", "faults"]
+    assert columns.split() == ["return", "std", "min", "max", "length", "distance", "falls", "faults"]
     for line, noisy in ((deterministic, False), (stochastic, True)):
         result = evaluate(agent, "cartpole", 4, "cpu", 5, noisy)
         numbers = (result.mean_return, result.std_return, result.min_return, result.max_return, 240)
+        numbers += (np.mean(result.distances),)
         expected = [f"{number:.1f}" for number in numbers]
         assert line.split() == ["stochastic" if noisy else "deterministic", *expected, "0", "0"]
     assert printed.err == ""
+
+
+def test_the_command_plays_in_mujoco_beside(cartpole, capsys):
+    run, agent = cartpole
+    assert eval_command([str(run.path), "--episodes", "4", "--device", "cpu", "--seed", "5", "--in", "mujoco"]) == 0
+    *_, deterministic, stochastic = capsys.readouterr().out.splitlines()
+    result = evaluate(agent, "cartpole", 4, "cpu", 5, simulator="mujoco")
+    assert deterministic.startswith("deterministic, MuJoCo ") and stochastic.startswith("stochastic, MuJoCo ")
+    assert deterministic.split()[2] == f"{result.mean_return:.1f}"
+
+
+def test_figures_of_a_task_are_means_over_all_steps():
+    """The sled's speed, told by the task, against the sum over a rollout by hand."""
+
+    class Told(docking.Docking):
+        def figures(self, measured):
+            return {"speed": measured.joint_qd.abs()}
+
+    task = Told()
+    agent = AgentDescription(2, 1, (), kind="deterministic", normalize=False).build()
+    result = evaluate(agent, task, 3, seed=2)
+    env, speeds = make_env(task, 3, seed=2), []
+    for played in play(env, agent_acts(agent, env, False, 2), docking.STEPS):
+        speeds.append(played.info["final_state"].joint_qd.abs())
+    assert result.figures == {"speed": pytest.approx(torch.cat(speeds).double().mean().item())}
+    starts = make_env(task, 3, seed=2)
+    starts.reset()
+    went = played.info["final_state"].joint_q[:, 0] - starts.state.joint_q[:, 0]
+    assert result.distances == pytest.approx(went.tolist(), abs=1e-6)
 
 
 def test_long_ones_say_how_far_they_are(cartpole, capsys, monkeypatch):

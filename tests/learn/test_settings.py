@@ -71,8 +71,12 @@ def differing(settings, expected):
     return {name: (found[name], value) for name, value in expected.items() if found[name] != value}
 
 
-def test_the_tables_hold_every_task():
-    assert set(ORDER) == set(TASKS)
+def test_the_tables_hold_every_task_of_the_paper():
+    assert {*ORDER, "quadruped"} == set(TASKS)
+
+
+def test_the_quadruped_learns_as_an_ant_does_but_not_as_long():
+    assert resolve("quadruped") == replace(resolve("ant"), iterations=800)
 
 
 @EVERY_TASK

@@ -25,7 +25,7 @@ def compiled(kernel: Kernel, folder: Path) -> str:
     return path.read_text()
 
 
-@pytest.mark.parametrize("robot", ["every_joint", "every_pair"])
+@pytest.mark.parametrize("robot", ["every_joint", "every_pair", "every_law"])
 @pytest.mark.parametrize("variant", [Variant(torch.float32, store_factor=True), Variant(torch.float64, True)], ids=str)
 def test_kernels_of_a_model(robot: str, variant: Variant, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     model: Model = request.getfixturevalue(robot)

@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from manifold import (
     central_difference,
     integrate,
@@ -23,6 +25,7 @@ from manifold import (
     quaternions,
     to_tangent,
 )
+from random_robots import random_robot
 from torch import Tensor
 
 from trot.sim.load import load_model
@@ -36,6 +39,7 @@ ASSETS = HERE.parents[1] / "trot" / "envs" / "assets"
 ROBOTS = {
     "every_pair": HERE.parent / "robots" / "every_pair.xml",
     "every_joint": HERE.parent / "robots" / "every_joint.xml",
+    "every_law": HERE.parent / "robots" / "every_law.xml",
     "ant": ASSETS / "ant.xml",
     "hopper": ASSETS / "hopper.xml",
     "half_cheetah": ASSETS / "half_cheetah.xml",
@@ -90,10 +94,10 @@ def tensors(inputs: dict[str, np.ndarray]) -> dict[str, Tensor]:
 
 
 def make_run(
-    robot: str, num_steps: int = 1, substeps: int = SUBSTEPS, dt: float = CONTROL_DT, seed: int = 0
+    robot: str | Model, num_steps: int = 1, substeps: int = SUBSTEPS, dt: float = CONTROL_DT, seed: int = 0
 ) -> tuple[Run, dict[str, np.ndarray]]:
     """A run from lively states, with constants that differ per world and some controls beyond their range."""
-    model = load_model(ROBOTS[robot], self_collision=robot == "every_pair")
+    model = robot if isinstance(robot, Model) else load_model(ROBOTS[robot], self_collision=robot == "every_pair")
     rng = np.random.default_rng(seed)
     joint_q, joint_qd = lively_states(model, NUM_WORLDS, rng)
     low, high = np.tile(model.control_lower, num_steps), np.tile(model.control_upper, num_steps)
@@ -165,6 +169,18 @@ def test_one_control_step(robot: str, substeps: int) -> None:
     assert 0 < touches.sum() < NUM_WORLDS
     assert beyond_limits(run.model, inputs["joint_q"]).any()
     check_gradients(run, inputs, (1e-6, 1e-5, 1e-4, 1e-3), excluded_share=0.02)
+
+
+@pytest.mark.slow
+@settings(max_examples=6, derandomize=True, deadline=None, database=None)
+@given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 6), num_muscles=st.integers(0, 2))
+def test_random_robots_with_every_law(seed: int, num_bodies: int, num_muscles: int) -> None:
+    """In small steps, since nobody has seen to it that such robots are not too stiff."""
+    text = random_robot(np.random.default_rng(seed), num_bodies, num_muscles=num_muscles, laws=True)
+    model = load_model(text)
+    assume(model.num_controls and model.num_points)
+    run, inputs = make_run(model, num_steps=2, substeps=4, dt=0.001, seed=seed)
+    check_gradients(run, inputs, (1e-7, 1e-6, 1e-5, 1e-4), excluded_share=0.05)
 
 
 @pytest.mark.slow

@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from random_robots import random_robot
 from small_robot import PLANE, mjcf
 
-from trot.sim.load import LIMIT_STIFFNESS, ModelError, load_model
+from trot.sim.axis_constants import LIMIT_STIFFNESS
+from trot.sim.load import ModelError, load_model
 from trot.sim.model import WORLD, JointType, Model
 
 ROBOTS = Path(__file__).parents[1] / "robots"
@@ -54,8 +55,16 @@ def test_arrays_are_read_only_and_typed(every_joint):
 
 
 def test_every_problem_is_told_at_once():
-    with pytest.raises(ModelError, match=r"(?s)density.*frictionloss"):
-        load_model(mjcf(top='<option density="1.2"/>', joint='<joint frictionloss="1"/>'))
+    wrong = mjcf(
+        top='<option density="1.2"/>',
+        joint='<joint name="knee" springyield="1" stiffness="1" user="-1"/>',
+        tendon='<fixed name="f" stiffness="1" user="-1"><joint joint="knee" coef="1"/></fixed>',
+        actuator='<cylinder name="c" joint="knee"/><motor name="m" site="a"/>',
+    )
+    with pytest.raises(
+        ModelError, match=r"(?s)density.*springyield.*'c' is.*'m' acts.*joint 'knee' has.*tendon 'f' has"
+    ):
+        load_model(wrong)
 
 
 def test_example_of_the_manual_loads():

@@ -11,17 +11,27 @@ from odd_robots import changed_robot, mjcf, urdf
 from robot_trial import Trials
 
 from trot.sim.load import ModelError, load_model
+from trot.sim.load_options import CAN_BE_LEFT_OUT
 
 HELD = {"refused", "loaded", "stepped", "blew up, flagged"}
 FILES = {
-    "MJCF": st.builds(lambda text, touch: {"text": text, "self_collision": touch}, mjcf(), st.booleans()),
+    "MJCF": st.builds(
+        lambda text, leave_out, repair, touch: {
+            "text": text, "leave_out": leave_out, "repair_inertia": repair, "self_collision": touch
+        },
+        mjcf(), st.sampled_from([(), CAN_BE_LEFT_OUT]), st.booleans(), st.booleans(),
+    ),
     "URDF": st.builds(
-        lambda text, floating_base, ground: {"text": text, "floating_base": floating_base, "ground": ground},
-        urdf(), st.booleans(), st.booleans(),
+        lambda text, floating_base, ground, repair: {
+            "text": text, "floating_base": floating_base, "ground": ground, "repair_inertia": repair
+        },
+        urdf(), st.booleans(), st.booleans(), st.booleans(),
     ),
     "changed": st.builds(
-        lambda changed, touch: {"robot": changed[0], "text": changed[1], "self_collision": touch},
-        changed_robot(), st.booleans(),
+        lambda changed, repair, touch: {
+            "robot": changed[0], "text": changed[1], "repair_inertia": repair, "self_collision": touch
+        },
+        changed_robot(), st.booleans(), st.booleans(),
     ),
 }  # fmt: skip
 FEW = [("MJCF", 50, 3), ("URDF", 40, 3), ("changed", 60, 4)]

@@ -34,32 +34,34 @@ REFUSED = {
         ),
         "flex.*deformable",
     ),
-    "frictionloss": (mjcf(joint='<joint name="knee" frictionloss="1"/>'), "'knee' has frictionloss.*damping"),
     "free stiffness": (mjcf(joint='<joint name="root" type="free" stiffness="1"/>'), "'root' has stiffness"),
     "dampingpoly": (mjcf(joint='<joint name="knee" damping="1 0.5"/>'), "'knee' has damping of higher order"),
     "stiffnesspoly": (mjcf(joint='<joint name="knee" stiffness="1 0.5"/>'), "'knee' has stiffness of higher order"),
     "springyield": (mjcf(joint='<joint name="knee" stiffness="1" springyield="0.5"/>'), "'knee' has springyield"),
-    "joint user": (mjcf(joint='<joint name="knee" user="1 2"/>'), "'knee' has user.*one number"),
+    "joint user without friction speed": (mjcf(joint='<joint name="knee" user="1 2 0"/>'), "'knee' has user.*above 0"),
+    "ball with damped limit": (mjcf(joint='<joint name="hip" type="ball" user="1 2"/>'), "'hip' is a ball.*second"),
+    "tendon user": (
+        mjcf(tendon='<fixed name="f" range="0 1" user="1 2 -3"><joint joint="knee" coef="1"/></fixed>'),
+        "tendon 'f' has user.*up to three",
+    ),
     "negative joint user": (mjcf(joint='<joint name="knee" user="-1"/>'), "'knee' has user.*>= 0"),
     # Constraints.
     "equality": (
-        mjcf(SECOND, top='<equality><joint name="mimic" joint1="knee" joint2="elbow"/></equality>'),
-        r"'mimic' \(joint\).*tree",
+        mjcf(SECOND, top='<equality><weld name="glue" body1="leg" body2="arm"/></equality>'),
+        r"'glue' \(weld\).*tree",
+    ),
+    "connect": (
+        mjcf(SECOND, top='<equality><connect name="pin" body1="leg" body2="arm" anchor="0 0 0"/></equality>'),
+        r"'pin' \(connect\).*tree",
+    ),
+    "tendon equality": (
+        mjcf(
+            tendon='<fixed name="f"><joint joint="knee" coef="1"/></fixed>',
+            top='<equality><tendon name="same" tendon1="f"/></equality>',
+        ),
+        r"'same' \(tendon\).*tree",
     ),
     # Ground and shapes.
-    "cylinder": (mjcf(geom='<geom name="drum" type="cylinder" size="0.1 0.1"/>'), "'drum' is of type cylinder.*sphere"),
-    "ellipsoid": (mjcf(geom='<geom name="egg" type="ellipsoid" size="0.1 0.1 0.2"/>'), "'egg' is of type ellipsoid"),
-    "mesh": (
-        mjcf(
-            top='<asset><mesh name="tet" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>',
-            geom='<geom name="shell" type="mesh" mesh="tet"/>',
-        ),
-        "'shell' is of type mesh.*contype",
-    ),
-    "condim 4": (mjcf(geom='<geom name="ball" size="0.1" condim="4"/>'), "'ball' has condim=4.*condim=\"3\""),
-    "condim 6": (mjcf(geom='<geom name="ball" size="0.1" condim="6"/>'), "'ball' has condim=6.*condim=\"3\""),
-    "partial user": (mjcf(geom='<geom name="ball" size="0.1" user="2e4"/>'), "'ball' has 1 user.*all three"),
-    "long user": (mjcf(geom='<geom name="ball" size="0.1" user="1 2 3 4"/>'), "'ball' has 4 user.*all three"),
     "negative user": (mjcf(geom='<geom name="ball" size="0.1" user="1 -2 3"/>'), "'ball' has user.*>= 0"),
     "user nan": (mjcf(geom='<geom name="ball" size="0.1" user="nan 1 1"/>'), "'ball' has user.*finite"),
     "user inf": (mjcf(geom='<geom name="ball" size="0.1" user="inf 1 1"/>'), "'ball' has user.*finite"),
@@ -69,11 +71,23 @@ REFUSED = {
         "surfacevel, which is not simulated",
     ),
     # Actuators.
-    "position": (mjcf(actuator='<position name="servo" joint="knee" kp="9"/>'), "'servo' is neither.*biastype affine"),
-    "velocity": (mjcf(actuator='<velocity name="servo" joint="knee" kv="9"/>'), "'servo' is neither.*biastype affine"),
-    "damper": (
-        mjcf(actuator='<damper name="d" joint="knee" kv="9" ctrlrange="0 1"/>'),
-        "'d' is neither.*gaintype affine",
+    "position on a ball": (
+        mjcf(
+            joint='<joint name="hip" type="ball"/>', actuator='<position name="servo" joint="hip" kp="9" gear="1 0 0"/>'
+        ),
+        "'servo' is a servo on joint 'hip'.*ball",
+    ),
+    "velocity on a free joint": (
+        mjcf(joint='<joint name="root" type="free"/>', actuator='<velocity name="servo" joint="root" kv="9"/>'),
+        "'servo' is a servo on joint 'root'.*free",
+    ),
+    "position on a spatial tendon": (
+        mjcf(tendon=TENDON, actuator='<position name="servo" tendon="t" kp="9"/>'),
+        "'servo' is a servo on the spatial tendon 't'",
+    ),
+    "filtered position": (
+        mjcf(actuator='<position name="servo" joint="knee" kp="9" timeconst="0.1"/>'),
+        "'servo' is neither.*dyntype filterexact",
     ),
     "cylinder actuator": (mjcf(actuator='<cylinder name="c" joint="knee"/>'), "'c' is neither.*dyntype filter"),
     "intvelocity": (
@@ -87,12 +101,23 @@ REFUSED = {
         mjcf(actuator='<motor name="m" cranksite="a" slidersite="post" cranklength="0.5"/>'),
         "'m' acts through slidercrank",
     ),
-    "fixed tendon": (
+    "armature of a fixed tendon": (
+        mjcf(tendon='<fixed name="f" armature="1"><joint joint="knee" coef="1"/></fixed>'),
+        "'f' has armature; a fixed tendon has none",
+    ),
+    "two actuators in one tendon range": (
         mjcf(
-            tendon='<fixed name="f"><joint joint="knee" coef="1"/></fixed>',
-            actuator='<motor name="m" tendon="f" gear="-1"/>',
+            tendon='<fixed name="f" actuatorfrcrange="-1 1"><joint joint="knee" coef="1"/></fixed>',
+            actuator='<motor name="m" tendon="f"/><motor name="n" tendon="f"/>',
         ),
-        "'f' is fixed",
+        "'f' has actuatorfrcrange but more than one",
+    ),
+    "empty range of a servo": (
+        mjcf(
+            joint='<joint name="knee" actuatorfrcrange="-1 1"/>',
+            actuator='<position name="servo" joint="knee" kp="9" forcerange="2 3"/>',
+        ),
+        "'servo' has no admissible",
     ),
     "wrapping": (
         mjcf(
@@ -125,17 +150,6 @@ REFUSED = {
     "actuator damping": (mjcf(actuator='<motor name="m" joint="knee" damping="1"/>'), "'m' has damping.*on the joint"),
     "actuator armature": (mjcf(actuator='<motor name="m" joint="knee" armature="1"/>'), "'m' has armature.*the joint"),
     "delay": (mjcf(actuator='<motor name="m" joint="knee" delay="0.02" nsample="20"/>'), "'m' has delay"),
-    "tendon force range": (
-        mjcf(
-            tendon='<spatial name="t" actuatorfrcrange="-1 0"><site site="post"/><site site="a"/></spatial>',
-            actuator='<motor name="m" tendon="t" gear="-1"/>',
-        ),
-        "'t' has actuatorfrcrange",
-    ),
-    "two motors in one joint range": (
-        mjcf(joint='<joint name="knee" actuatorfrcrange="-1 1"/>', actuator=KNEE_MOTOR + '<motor joint="knee"/>'),
-        "'knee' has actuatorfrcrange",
-    ),
     "muscle in a joint range": (
         mjcf(
             joint='<joint name="knee" actuatorfrcrange="-1 1"/>',
@@ -149,6 +163,13 @@ TENDON_FORCES = ("stiffness", "damping", "armature", "frictionloss")
 REFUSED |= {
     f"tendon {force}": (mjcf(tendon=TENDON.replace('"t"', f'"t" {force}="1"')), f"'t' has {force}.*Remove")
     for force in TENDON_FORCES
+}
+REFUSED |= {
+    f"fixed tendon {force}": (
+        mjcf(tendon=f'<fixed name="f" stiffness="1" {force}><joint joint="knee" coef="1"/></fixed>'),
+        "'f' has .*a fixed tendon has none",
+    )
+    for force in ('springyield="1"', 'damping="1 2"')
 }
 REFUSED["tendon limit"] = (mjcf(tendon=TENDON.replace('"t"', '"t" range="0 1"')), "'t' has limited")
 
@@ -244,7 +265,7 @@ IGNORED = {
     ),
     "idle tendon": mjcf(tendon='<fixed><joint joint="knee" coef="1"/></fixed>'),
     "idle wrapping tendon": mjcf(tendon='<spatial><site site="post"/><geom geom="ball"/><site site="a"/></spatial>'),
-    "friction of the plane": mjcf(world='<geom type="plane" size="0 0 1" friction="3" condim="6"/>'),
+    "friction of the plane below the shape's": mjcf(world='<geom type="plane" size="0 0 1" friction="0.9"/>'),
 }
 
 

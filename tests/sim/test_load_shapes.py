@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from small_robot import mjcf
 
 from trot.sim.load import load_model
-from trot.sim.shapes import CONTACT_DAMPING, CONTACT_STIFFNESS, FRICTION_STIFFNESS
+from trot.sim.surfaces import CONTACT_DAMPING, CONTACT_STIFFNESS, FRICTION_STIFFNESS
 
 
 def test_ground_height_comes_from_the_welded_pose():

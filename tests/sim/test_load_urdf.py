@@ -81,3 +81,80 @@ def test_floating_base_refused():
         load_model(mjcf(), floating_base=True)
     with pytest.raises(ModelError, match="needs a body"):
         load_model("<mujoco/>", floating_base=True)
+
+
+# Actuators that loading adds.
+
+
+def test_position_servos_of_a_urdf():
+    """Targets within the joint's range, forces within its effort, where there is one."""
+    model = load_model(URDF.strip(), actuators="position", kp=50, kd=2)
+    assert model.actuator_name == ("shoulder", "rail")
+    assert_array_equal(model.servo_gain, [[50, 0, 0]] * 2)
+    assert_array_equal(model.servo_bias, [[0, -50, -2]] * 2)
+    assert_allclose(model.control_lower, [-1, -0.1])
+    assert_allclose(model.control_upper, [2, 0.2])
+    assert_array_equal(model.servo_lower, [-40, -np.inf])
+    assert_array_equal(model.servo_upper, [40, np.inf])
+
+
+def test_velocity_servos_for_the_joints_that_are_named():
+    model = load_model(URDF.strip(), actuators="velocity", kd={"rail": 3.0})
+    assert model.actuator_name == ("rail",)
+    assert_array_equal(model.servo_gain, [[3, 0, 0]])
+    assert_array_equal(model.servo_bias, [[0, 0, -3]])
+    assert_array_equal(model.control_upper, [np.inf])
+
+
+@pytest.mark.parametrize("kind", ["motor", "position"])
+def test_actuators_for_mjcf_without_any(kind):
+    gains = {} if kind == "motor" else {"kp": 5.0}
+    two = SECOND + '<body><joint range="-1 2"/><geom size="0.1"/></body>'
+    model = load_model(mjcf(two), actuators=kind, **gains)
+    assert model.actuator_name == ("knee", "elbow", "joint2")
+    assert model.num_servos == (0 if kind == "motor" else 3)
+    assert model.control_upper[2] == (np.inf if kind == "motor" else 2)
+    assert load_model(mjcf(two)).num_controls == 0
+
+
+def test_a_joint_that_mimics_another_gets_no_actuator():
+    """Rail = 0.25 shoulder + 0.1, as the spring between them says."""
+    mimic = URDF.replace(
+        '<axis xyz="1 0 0"/>', '<axis xyz="1 0 0"/><mimic joint="shoulder" multiplier="0.25" offset="0.1"/>'
+    )
+    model = load_model(mimic.strip())
+    assert model.actuator_name == ("shoulder",)
+    assert_array_equal(model.strand_joint, [0, 1])
+    assert_allclose(model.strand_coefficient, [[0, -0.25, 0, 0, 0], [-0.1, 1, 0, 0, 0]])
+    assert "holds joint 'rail' to 'shoulder'" in model.notes[0]
+
+
+def test_urdf_friction():
+    model = load_model(URDF.strip().replace('damping="0.3"', 'damping="0.3" friction="0.7"'))
+    assert_array_equal(model.dof_friction, [0.7, 0])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"actuators": "muscle"}, "actuators is 'muscle'; choose among motor"),
+        ({"actuators": "position"}, "actuators='position' needs kp"),
+        ({"actuators": "velocity", "kp": 1.0}, "kp is given, but actuators='velocity' has none"),
+        ({"kp": 1.0}, "kp is given, but actuators=None has none"),
+        ({"actuators": "velocity"}, "actuators='velocity' needs kd"),
+        ({"actuators": "motor", "kd": 1.0}, "kd is given"),
+        ({"actuators": "position", "kp": -1.0}, "kp is -1.0; a gain"),
+        ({"actuators": "position", "kp": float("nan")}, "kp is nan; a gain"),
+        ({"actuators": "position", "kp": {}}, "kp names no joint"),
+        ({"actuators": "position", "kp": {"hip": 1.0}}, "gains for 'hip', but no hinge or slide"),
+        ({"actuators": "position", "kp": {"rail": 1.0}, "kd": {"shoulder": 1.0}}, "only one of kp and kd names .*rail"),
+    ],
+)
+def test_actuators_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        load_model(URDF.strip(), **options)
+
+
+def test_actuators_refused_where_the_file_has_some():
+    with pytest.raises(ModelError, match="the file has actuators of its own"):
+        load_model(mjcf(actuator='<motor joint="knee"/>'), actuators="motor")

@@ -1,7 +1,8 @@
 """Kinematics, mass matrix, bias, springs, motors, muscles and a whole substep against MuJoCo.
 
 Errors are relative to the largest magnitude of a quantity over all worlds. MuJoCo is no oracle for penalty contact,
-for limits as springs and for ball springs (test_stages_*.py have closed forms): those are taken off the robots here.
+for limits and equalities as springs, for smooth dry friction and for ball springs (test_stages_*.py have closed forms):
+those are taken off the robots here.
 """
 
 from __future__ import annotations
@@ -90,12 +91,25 @@ STAGES = """
 
 
 def load_comparable(source: str | Path) -> Model:
-    """A robot with only what MuJoCo has too: no forces of ground and shapes, no limits, no springs in ball joints."""
+    """A robot with only what MuJoCo has too: no contact, limits, springs of balls, equalities, dry friction."""
     model = load_model(source)
     springs = np.where(model.joint_type == JointType.BALL, 0, model.joint_stiffness)
-    nothing = np.zeros(model.num_pairs)
-    model = replace(model, pair_stiffness=nothing, pair_damping=nothing)
-    return replace(model, ground_height=None, joint_stiffness=springs, joint_limit_stiffness=np.zeros(model.num_joints))
+    is_tendon = np.array([name.startswith("tendon") for name in model.tie_name], bool)
+    none = np.zeros(model.num_joints)
+    return replace(
+        model,
+        ground_height=None,
+        pair_stiffness=np.zeros(model.num_pairs),
+        pair_damping=np.zeros(model.num_pairs),
+        joint_stiffness=springs,
+        joint_limit_stiffness=none,
+        joint_limit_damping=none,
+        dof_friction=np.zeros(model.num_dofs),
+        tie_stiffness=model.tie_stiffness * is_tendon,
+        tie_damping=model.tie_damping * is_tendon,
+        tie_limits=np.tile([-np.inf, np.inf], (model.num_ties, 1)),
+        tie_friction=np.zeros(model.num_ties),
+    )
 
 
 def lively_inputs(model: Model, seed: int) -> dict[str, np.ndarray]:
@@ -123,13 +137,14 @@ def by_mujoco(model: Model, joint_q: np.ndarray, joint_qd: np.ndarray, control: 
         mujoco.mju_sparse2dense(
             moment, data.actuator_moment, data.moment_rownnz, data.moment_rowadr, data.moment_colind
         )
-        motor = (data.actuator_force * ~is_muscle) @ moment
+        muscle_force = (data.actuator_force * is_muscle) @ moment
+        motors_and_servos = data.qfrc_actuator - muscle_force
         world = {
             "position": data.xpos[bodies],
             "rotation": data.xmat[bodies],
             "bias": data.qfrc_bias,
-            "joint_force": motor + data.qfrc_damper + data.qfrc_spring * ~in_ball,
-            "muscle_force": (data.actuator_force * is_muscle) @ moment,
+            "joint_force": motors_and_servos + data.qfrc_damper + data.qfrc_spring * ~in_ball,
+            "muscle_force": muscle_force,
             "mass_matrix": mass_matrix,
         }
         worlds.append({name: value.flatten() for name, value in world.items()})
@@ -186,10 +201,10 @@ def test_a_substep_agrees_with_mujoco(robot: Model, dtype: torch.dtype) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=8, derandomize=True, deadline=None, database=None)
-@given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 8), num_muscles=st.integers(0, 3))
-def test_random_trees_agree_with_mujoco(seed: int, num_bodies: int, num_muscles: int) -> None:
+@given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 8), num_muscles=st.integers(0, 3), laws=st.booleans())
+def test_random_trees_agree_with_mujoco(seed: int, num_bodies: int, num_muscles: int, laws: bool) -> None:
     rng = np.random.default_rng(seed)
-    model = load_comparable(random_robot(rng, num_bodies, num_muscles=num_muscles))
+    model = load_comparable(random_robot(rng, num_bodies, num_muscles=num_muscles, laws=laws))
     inputs = lively_inputs(model, seed)
     check_stages(model, inputs, torch.float64, "cpu")
     check_substep(model, inputs, torch.float64)

@@ -28,7 +28,7 @@ def block(
     <mujoco>
       <option gravity="{gravity}"/>
       <worldbody>
-        <geom type="plane" size="0 0 1"/>
+        <geom type="plane" size="0 0 1" friction="0"/>
         <body pos="0 0 0.125">
           <joint name="x" type="slide" axis="1 0 0" {joint}/>
           <joint name="y" type="slide" axis="0 1 0" {joint}/>
@@ -226,7 +226,7 @@ def free_shape(geom: str, inertial: str, push: str = "1 0 0 0 0 0") -> Model:
     return load_model(f"""
     <mujoco>
       <worldbody>
-        <geom type="plane" size="0 0 1"/>
+        <geom type="plane" size="0 0 1" friction="0"/>
         <body>
           <freejoint name="free"/>
           {inertial}
@@ -268,6 +268,41 @@ def test_box_rests_on_four_corners():
     # Damping 1e4 * depth, in all 196 N s/m, and 4 kN/m: the slower decay is at 29 /s, so 3 s leave exp(-87).
     settled = final(box(), [1, 2, 0.07, *UPRIGHT], np.zeros(6), 3.0, 6000)
     assert_allclose(settled, [1, 2, height, *UPRIGHT, *np.zeros(6)], atol=ROUNDING)
+
+
+ROOF = "0 0 0.1 0.25 0 0 -0.25 0 0 0 0.25 0 0 -0.25 0"
+
+
+@pytest.mark.parametrize(
+    ("geom", "points", "stiffness"),
+    [
+        ('type="cylinder" size="0.25 0.0625"', 8, 1e3),
+        ('type="ellipsoid" size="0.25 0.25 0.0625"', 1, 1e4),
+        ('type="mesh" mesh="roof" pos="0 0 -0.0625"', 4, 1e3),
+    ],
+    ids=["cylinder", "ellipsoid", "mesh"],
+)
+def test_other_shapes_rest_on_their_lowest_points(geom, points, stiffness):
+    """Depth = m g / k per point: a rim of a cylinder, a pole of an ellipsoid, the four feet of a roof."""
+    text = f"""
+    <mujoco>
+      <asset><mesh name="roof" vertex="{ROOF}"/></asset>
+      <worldbody>
+        <geom type="plane" size="0 0 1" friction="0"/>
+        <body>
+          <freejoint/>
+          <inertial pos="0 0 0" mass="2" diaginertia="0.05 0.05 0.08"/>
+          <geom {geom} friction="0.5" user="{stiffness} 1e4 50"/>
+        </body>
+      </worldbody>
+    </mujoco>"""
+    model = load_model(text)
+    height = 0.0625 - 2 * 9.81 / (points * stiffness)
+    # Vertices of a mesh have single precision.
+    assert_allclose(acceleration(model, [1, 2, height, *turn("z", 0.3)], np.zeros(6)), 0, atol=1e-6)
+    if points > 1:
+        settled = final(model, [1, 2, 0.07, *UPRIGHT], np.zeros(6), 3.0, 6000)
+        assert_allclose(settled, [1, 2, height, *UPRIGHT, *np.zeros(6)], atol=1e-7)
 
 
 @pytest.mark.parametrize("push", [4.0, 15.0])

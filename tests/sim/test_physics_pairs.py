@@ -11,7 +11,7 @@ import torch
 from closed_forms import UPRIGHT, rotation, times, turn
 from convergence import ROUNDING, acceleration, at, final, trajectory
 from numpy.testing import assert_allclose
-from shape_pairs import BOX, CAPSULE, SPHERE
+from shape_pairs import BOX, CAPSULE, CYLINDER, ELLIPSOID, SPHERE
 
 from trot.sim.load import load_model
 from trot.sim.model import Model
@@ -179,7 +179,7 @@ def tilted_states(rng: np.random.Generator, height: float) -> tuple[np.ndarray, 
     return np.array([*position, *times(turn("x", rng.normal()), turn("z", rng.normal()))]), rng.normal(size=6)
 
 
-@pytest.mark.parametrize("shape", [SPHERE, CAPSULE, BOX])
+@pytest.mark.parametrize("shape", [SPHERE, CAPSULE, BOX, CYLINDER, ELLIPSOID])
 @pytest.mark.parametrize("kind", ["plane", "field"])
 def test_a_tilted_world_is_the_level_one_turned(kind: str, shape: str, rng: np.random.Generator) -> None:
     """The ground as a tilted plane, or as a height field that is one, against the level ground and tilted gravity."""
@@ -214,7 +214,7 @@ def test_a_tilted_world_is_the_level_one_turned(kind: str, shape: str, rng: np.r
 
 def test_a_listed_pair_with_the_ground_is_the_ground(rng: np.random.Generator) -> None:
     ground = '<geom name="g" type="plane" size="0 0 1"/>'
-    level = on_a_slope(ground, f'name="s" {BOX}', np.array([0, 0, -9.81]))
+    level = on_a_slope(ground.replace("/>", ' friction="0"/>'), f'name="s" {BOX}', np.array([0, 0, -9.81]))
     listed = load_model(
         f"""<mujoco><contact><pair geom1="g" geom2="s" friction="0.7 0.7 0.1 0.1 0.1"/></contact><worldbody>{ground}
         <body><freejoint/><geom name="s" {BOX} mass="2" user="1e4 2e3 300"/></body></worldbody></mujoco>"""

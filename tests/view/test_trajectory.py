@@ -12,6 +12,7 @@ from tasks_with_memory import COMMANDED
 from trot.envs.registry import make_env
 from trot.sim.load import load_model
 from trot.view.motion.force_arrows import contact_forces
+from trot.view.motion.frames import robot_text
 from trot.view.motion.record import record
 from trot.view.motion.trajectory import Trajectory
 
@@ -19,7 +20,7 @@ ASSETS = Path(__file__).parents[2] / "trot" / "envs" / "assets"
 BALL = """
 <mujoco>
   <worldbody>
-    <geom type="plane" size="0 0 1"/>
+    <geom type="plane" size="0 0 1" friction="0.3"/>
     <body pos="0 0 0.1"><freejoint/><geom type="sphere" size="0.1" mass="2" friction="0.4" user="5e3 2e3 50"/></body>
   </worldbody>
 </mujoco>
@@ -78,6 +79,27 @@ def test_robot_and_its_meshes_are_inside(tmp_path):
     after = Trajectory.load(tmp_path / "motion.npz").model()
     np.testing.assert_allclose(corners(after), corners(before), atol=2e-6)
     np.testing.assert_allclose(after.body_mass, before.body_mass, rtol=1e-5)
+
+
+def test_a_robot_that_was_mended_stands_alone(tmp_path):
+    """What was found elsewhere, repaired or left out is so in the text, which then loads without options."""
+    inertia = '<mass value="1"/><inertia ixx="0.1" iyy="0.2" izz="0.5" ixy="0" ixz="0" iyz="0"/>'
+    mesh = '<collision><geometry><mesh filename="package://arm/tip.obj"/></geometry></collision>'
+    text = (
+        f'<robot name="arm"><link name="base"/><link name="tip"><inertial>{inertia}</inertial>{mesh}</link>'
+        '<joint name="hinge" type="continuous"><parent link="base"/><child link="tip"/><axis xyz="0 1 0"/></joint>'
+        "</robot>"
+    )
+    (tmp_path / "there").mkdir()
+    (tmp_path / "arm.urdf").write_text(text)
+    corners = "v 0 0 0\nv 0.1 0 0\nv 0 0.1 0\nv 0 0 0.1\n"
+    (tmp_path / "there" / "tip.obj").write_text(corners + "f 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n")
+    options = {"ground": True, "repair_inertia": True, "package_path": str(tmp_path / "there")}
+    model = load_model(tmp_path / "arm.urdf", **options)
+    again = load_model(robot_text(tmp_path / "arm.urdf", model, **options))
+    np.testing.assert_allclose(again.body_inertia, model.body_inertia, rtol=1e-6)
+    np.testing.assert_allclose(again.point_pos, model.point_pos, atol=1e-7)
+    assert again.num_points == 4
 
 
 def corners(model):

@@ -221,13 +221,7 @@ class Env:
     def _advance(self, action: Tensor) -> Move:
         before = self.worlds
         control = self._control(action)
-        joint_q, joint_qd, sound = guarded_step(
-            self._physics,
-            before.joint_q,
-            before.joint_qd,
-            control if self.randomize is None else control * before.strength,
-            before.parameter if self.randomize else None,
-        )
+        joint_q, joint_qd, sound = self._simulate(before, control)
         fault = ~sound
         faults, last_fault, memory = before.faults, before.last_fault, before.memory
         all_sound = surely_all(sound)
@@ -273,6 +267,16 @@ class Env:
             measured,
             terminated.squeeze(1),
             truncated.squeeze(1),
+        )
+
+    def _simulate(self, before: Worlds, control: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The next joint_q and joint_qd, and where the simulation held."""
+        return guarded_step(
+            self._physics,
+            before.joint_q,
+            before.joint_qd,
+            control if self.randomize is None else control * before.strength,
+            before.parameter if self.randomize else None,
         )
 
     def _control(self, action: Tensor) -> Tensor:

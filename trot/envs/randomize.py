@@ -35,6 +35,12 @@ class Randomize:
 
         Several generators share the rows: those of the first come before those of the second.
         """
+        if self.motor_strength != (1.0, 1.0) and model.num_servos:
+            name = model.actuator_name[model.servo_actuator[0]]
+            raise ValueError(
+                f"randomize.motor_strength multiplies controls, but that of actuator '{name}' is no force: it is a "
+                "servo. Leave it at (1, 1)."
+            )
         where = columns(model)
         parameter = Parameters().pack(model, 1, like).repeat(count, 1)
         parameter[:, where["body_mass"]] *= _between(self.mass, (count, model.num_bodies), generator, like)

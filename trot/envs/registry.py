@@ -21,6 +21,7 @@ TASKS = {
     "ant": "trot.envs.tasks.ant:Ant",
     "humanoid": "trot.envs.tasks.humanoid:Humanoid",
     "muscle_humanoid": "trot.envs.tasks.muscle_humanoid:MuscleHumanoid",
+    "quadruped": "trot.envs.tasks.quadruped:Quadruped",
 }
 
 

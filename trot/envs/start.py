@@ -37,7 +37,7 @@ class Start:
 
     def pose(self, model: Model) -> tuple[float, ...]:
         """joint_q without noise."""
-        pose = tuple(float(q) for q in model.q_reference) if self.joint_q is None else self.joint_q
+        pose = tuple(float(q) for q in model.default_q) if self.joint_q is None else self.joint_q
         if len(pose) != model.num_q:
             raise ValueError(f"the start pose has {len(pose)} numbers; this robot's joint_q has {model.num_q}")
         if not all(map(math.isfinite, pose)):

@@ -18,12 +18,17 @@ from trot.envs.situation import Situation
 from trot.envs.start import Start
 from trot.own_file import file_of, load_own_file
 from trot.sim.load import Loaded, load_if_changed
+from trot.sim.load_options import LoadOptions, make_options
 from trot.sim.model import Model
 from trot.sim.step import check_times
 
 ASSETS = Path(__file__).parent / "assets"
 
-RENAMED = {"dt": "control_dt", "horizon": "episode_length"}
+RENAMED = {
+    "dt": "control_dt",
+    "horizon": "episode_length",
+    "self_collision": 'robot_options = {"self_collision": True}',
+}
 """What tasks of earlier versions may still set."""
 
 Measured = TypeVar("Measured")
@@ -45,8 +50,8 @@ class Task(ABC, Generic[Measured]):
     """Add the plane z = 0 where the file has none, as no URDF has."""
     floating_base: ClassVar[bool] = False
     """Give the first body a free joint."""
-    self_collision: ClassVar[bool] = False
-    """Let moving bodies touch each other where the file's masks do; else they pass through each other."""
+    robot_options: ClassVar[Mapping[str, Any]] = {}
+    """What load_model() is given besides these two, as in {"actuators": "position", "kp": 50, "kd": 1}."""
     start: ClassVar[Start] = Start()
     control_dt: ClassVar[float] = 1 / 60
     """Seconds between two actions."""
@@ -84,7 +89,7 @@ class Task(ABC, Generic[Measured]):
     def load_robot(self) -> Model:
         if not hasattr(self, "robot"):
             raise ValueError(f"{type(self).__name__} has no robot: set it to the path of an MJCF or URDF file")
-        return load_once(os.fspath(self.robot), self.ground, self.floating_base, self.self_collision)
+        return load_once(os.fspath(self.robot), self.ground, self.floating_base, **self.robot_options)
 
     def control(self, action: Tensor, *measured: Any, **named: Any) -> Tensor:
         """Actions, (worlds, num_actions) in [-1, 1], to the controls of the robot's actuators.
@@ -123,6 +128,13 @@ class Task(ABC, Generic[Measured]):
     @abstractmethod
     def reward_terms(self, measured: Measured, action: Tensor) -> dict[str, Tensor]:
         """Named terms, (worlds, 1) or (worlds,) each, after the step that `action` led to; their sum is the reward."""
+
+    def figures(self, measured: Measured) -> dict[str, Tensor]:
+        """What `trot eval` tells beside the return, such as the error of a speed: (worlds, 1) or (worlds,) each.
+
+        It tells their means over all steps.
+        """
+        return {}
 
     def fallen(self, measured: Measured) -> Tensor | None:
         """Where an episode ends early, (worlds, 1) or (worlds,); None where nothing can fall."""
@@ -175,14 +187,13 @@ def task_control(task: Task[Any], action: Tensor, state: Situation) -> Tensor:
     return task.control(action, task.measure(state)) if control_sees_state(task) else task.control(action)
 
 
-_loaded: dict[tuple[str, bool, bool, bool], Loaded] = {}
+_loaded: dict[tuple[str, LoadOptions], Loaded] = {}
 
 
-def load_once(robot: str, ground: bool, floating_base: bool, self_collision: bool = False) -> Model:
+def load_once(robot: str, ground: bool, floating_base: bool, **others: Any) -> Model:
     """Environments of the same robot share its model and so its compiled kernels, until its files are edited."""
     # MuJoCo's compiler takes 2 to 11 ms for the robots here; what it saves is all that comes after it.
-    key = (robot, ground, floating_base, self_collision)
-    _loaded[key] = load_if_changed(
-        robot, _loaded.get(key), ground=ground, floating_base=floating_base, self_collision=self_collision
-    )
+    options = make_options(ground=ground, floating_base=floating_base, **others)
+    key = (robot, options)
+    _loaded[key] = load_if_changed(robot, _loaded.get(key), options)
     return _loaded[key].model

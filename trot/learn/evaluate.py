@@ -9,9 +9,9 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -21,10 +21,13 @@ from trot.runs.folder import RunFolder
 if TYPE_CHECKING:
     import torch
 
+    from trot.envs.env import Env
     from trot.envs.task import Task
     from trot.learn.agent import Agent
 
 SECONDS_BETWEEN_LINES = 5.0
+
+Simulator = Literal["trot", "mujoco"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,10 @@ class Evaluation:
     """Episodes that a fall ended."""
     faults: int
     """Episodes that ended because the world blew up."""
+    distances: tuple[float, ...] = ()
+    """How far the first coordinate of the robot went in each, m where that is a position."""
+    figures: dict[str, float] = field(default_factory=dict)
+    """The task's own, means over all steps."""
 
     @property
     def mean_return(self) -> float:
@@ -72,6 +79,8 @@ class EvalSettings:
     """auto: CUDA where there is a device."""
     seed: int = 1000
     """Of the starts and of the policy's noise."""
+    simulator: Annotated[Simulator, tyro.conf.arg(name="in")] = "trot"
+    """mujoco: play the same episodes in MuJoCo too, with its own contact, on the CPU."""
 
 
 def eval_command(arguments: list[str]) -> int:
@@ -89,15 +98,24 @@ def eval_command(arguments: list[str]) -> int:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     task = str(run.settings["task"])
     print(f"{task}: checkpoint {settings.checkpoint} of {settings.run}, {settings.episodes} episodes each, on {device}")
-    print(f"{'':<13}{'return':>10}{'std':>10}{'min':>10}{'max':>10}{'length':>8}{'falls':>7}{'faults':>8}")
-    for name, stochastic in (("deterministic", False), ("stochastic", True)):
-        result = evaluate(agent, task, settings.episodes, device, settings.seed, stochastic, show_progress=True)
-        numbers = (result.mean_return, result.std_return, result.min_return, result.max_return)
-        print(
-            f"{name:<13}{''.join(f'{number:>10.1f}' for number in numbers)}{result.mean_length:>8.1f}"
-            f"{result.falls:>7}{result.faults:>8}"
-        )
+    print(
+        f"{'':<24}{'return':>10}{'std':>10}{'min':>10}{'max':>10}{'length':>8}{'distance':>10}{'falls':>7}{'faults':>8}"
+    )
+    for simulator in dict.fromkeys(("trot", settings.simulator)):
+        for name, stochastic in (("deterministic", False), ("stochastic", True)):
+            place = device if simulator == "trot" else "cpu"
+            result = evaluate(agent, task, settings.episodes, place, settings.seed, stochastic, True, simulator)
+            print(_line(name if simulator == "trot" else f"{name}, MuJoCo", result))
     return 0
+
+
+def _line(name: str, result: Evaluation) -> str:
+    numbers = (result.mean_return, result.std_return, result.min_return, result.max_return)
+    line = (
+        f"{name:<24}{''.join(f'{number:>10.1f}' for number in numbers)}{result.mean_length:>8.1f}"
+        f"{statistics.fmean(result.distances):>10.1f}{result.falls:>7}{result.faults:>8}"
+    )
+    return "".join([line, *(f"   {figure} {mean:.3f}" for figure, mean in result.figures.items())])
 
 
 def evaluate(
@@ -108,31 +126,41 @@ def evaluate(
     seed: int = 1000,
     stochastic: bool = False,
     show_progress: bool = False,
+    simulator: Simulator = "trot",
 ) -> Evaluation:
     """Play this many episodes from random starts; stochastic: with the policy's noise, else its mean.
 
-    The same seed gives the same starts with and without noise. The agent itself stays where it is. show_progress
-    writes a line to stderr every few seconds.
+    The same seed gives the same starts with and without noise, and in both simulators; MuJoCo's runs on the CPU. The
+    agent itself stays where it is. show_progress writes a line to stderr every few seconds.
     """
     import torch
 
-    from trot.envs.registry import make_env
+    from trot.envs.mujoco_env import MujocoEnv
+    from trot.envs.registry import make_env, make_task
     from trot.learn.play import agent_acts, play
     from trot.learn.torch_threads import one_torch_thread
 
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, not {episodes}")
-    env = make_env(task_name, episodes, device, seed)
+    if simulator == "mujoco":
+        env: Env = MujocoEnv(make_task(task_name), episodes, seed)
+    else:
+        env = make_env(task_name, episodes, device, seed)
     act = agent_acts(agent, env, stochastic, seed)
     returns = torch.zeros(episodes, dtype=torch.float64, device=env.device)
     lengths = torch.zeros(episodes, dtype=torch.int64, device=env.device)
     fell, blew_up = (torch.zeros(episodes, dtype=torch.bool, device=env.device) for _ in range(2))
     running = torch.ones_like(fell)
+    distances, figures = torch.zeros_like(returns), dict[str, torch.Tensor]()
     told = time.monotonic()
     # More threads for the network would take from the physics what they gain, even with layers of 512.
     with one_torch_thread():
-        for step, played in enumerate(play(env, act, env.episode_length), start=1):
-            fault = played.info["fault"]
+        played_steps = play(env, act, env.episode_length, lambda: distances.copy_(-env.worlds.joint_q[:, 0]))
+        for step, played in enumerate(played_steps, start=1):
+            fault, after = played.info["fault"], played.info["final_state"]
+            distances += torch.where(running & played.done, after.joint_q[:, 0], 0.0)
+            for name, value in env.task.figures(env.task.measure(after)).items():
+                figures[name] = figures.get(name, 0.0) + torch.where(running, value.reshape(-1), 0.0).double()
             returns += torch.where(running, played.reward, 0.0)
             lengths += running
             blew_up |= running & fault
@@ -144,4 +172,11 @@ def evaluate(
                 told = time.monotonic()
                 ended = episodes - int(running.sum())
                 print(f"step {step} of {env.episode_length}: {ended} of {episodes} episodes ended", file=sys.stderr)
-    return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), int(fell.sum()), int(blew_up.sum()))
+    return Evaluation(
+        tuple(returns.tolist()),
+        tuple(lengths.tolist()),
+        int(fell.sum()),
+        int(blew_up.sum()),
+        tuple(distances.tolist()),
+        {name: float(total.sum() / lengths.sum()) for name, total in figures.items()},
+    )

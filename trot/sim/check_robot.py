@@ -12,10 +12,12 @@ import torch
 import tyro
 from torch import Tensor
 
+from trot.sim.added_actuators import Kind
 from trot.sim.diagnose import check_finite
 from trot.sim.differences import Direction
 from trot.sim.gradient_check import STEPS, Row, check_input, gradients, report, require_sensible
 from trot.sim.load import load_model
+from trot.sim.load_options import MESH_POINTS
 from trot.sim.manifold import retract, tangent_gradient
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters, own_parameters
@@ -49,8 +51,24 @@ class CheckSettings:
     """Add a free joint to the first body (URDF)."""
     ground: bool = False
     """Add the plane z = 0 where the file has none (URDF)."""
+    actuators: Kind | None = None
+    """What every hinge and slide of a file without actuators gets; a URDF gets motors anyway."""
+    kp: float | None = None
+    """Gain of position servos."""
+    kd: float | None = None
+    """Gain of velocity servos, or against the speed of position servos."""
     self_collision: bool = False
     """Let moving bodies touch each other where the file's masks do."""
+    keyframe: str | None = None
+    """Begin at this <key> of the file."""
+    repair_inertia: bool = False
+    """Change masses and inertias that no body can have."""
+    package_path: tuple[Path, ...] = ()
+    """Folders to look for package:// names and meshes in."""
+    leave_out: tuple[str, ...] = ()
+    """Do without: equality, fluid, gravcomp, meshes, plugins, tendons."""
+    mesh_points: int = MESH_POINTS
+    """Contact points of a mesh, at most."""
 
 
 Inputs = dict[str, Tensor]
@@ -68,12 +86,22 @@ def run_check(settings: CheckSettings) -> bool:
         settings.model,
         floating_base=settings.floating_base,
         ground=settings.ground,
+        actuators=settings.actuators,
+        kp=settings.kp,
+        kd=settings.kd,
         self_collision=settings.self_collision,
+        keyframe=settings.keyframe,
+        repair_inertia=settings.repair_inertia,
+        package_path=settings.package_path,
+        leave_out=settings.leave_out,
+        mesh_points=settings.mesh_points,
     )
     print(
         f"{settings.model}: {model.num_bodies} bodies, {model.num_dofs} dofs, {model.num_controls} controls, "
         f"{model.num_points} contact points, {model.num_pairs} pairs, {model.num_muscles} muscles"
     )
+    for note in model.notes:
+        print(f"note: {note}")
     return report(check_gradients(model, settings), settings.tolerance)
 
 

@@ -15,6 +15,8 @@ class Field:
     name: str
     values: NDArray[np.int32] | NDArray[np.float64]
     comment: str
+    rare: bool = False
+    """Whether most models have none of it: while it is empty, it takes no room."""
 
     def declaration(self) -> str:
         """The member as C++ writes it; triples and matrices of constants get their own types."""
@@ -48,11 +50,13 @@ class Layout:
     def declarations(self) -> str:
         """C++ text: the sizes as constants, then the struct."""
         constants = "\n".join(f"constexpr int {name} = {value};" for name, value in self.sizes.items())
-        members = "\n".join(field.declaration() for field in self.fields)
+        present = self._present()
+        lines = [field.declaration() for field in present]
         padding = f"    int padding[{self._padding()}];"
-        first_scalar = next(i for i, field in enumerate(self.fields) if field.values.dtype != np.int32)
-        lines = members.split("\n")
-        lines.insert(first_scalar, padding)
+        lines.insert(next(i for i, field in enumerate(present) if field.values.dtype != np.int32), padding)
+        # Code that is not compiled still names them.
+        absent = [field.declaration() for field in self.fields if field.rare and not field.values.size]
+        lines += ["    union {", "    Scalar nothing[1];", *absent, "    };"]
         dofs, starts = (", ".join(map(str, table)) for table in self.dofs_by_depth)
         by_depth = (
             "struct DofsByDepth { int dof[num_dofs]; int start[num_depths + 1]; };\n"
@@ -62,12 +66,16 @@ class Layout:
 
     def pack(self, scalar: type[np.float32] | type[np.float64]) -> NDArray[np.uint8]:
         """The struct's bytes."""
-        integers = [field.padded() for field in self.fields if field.values.dtype == np.int32]
-        scalars = [field.padded() for field in self.fields if field.values.dtype != np.int32]
+        integers = [field.padded() for field in self._present() if field.values.dtype == np.int32]
+        scalars = [field.padded() for field in self._present() if field.values.dtype != np.int32]
+        scalars.append(np.zeros(1))
         head = np.concatenate([*integers, np.zeros(self._padding(), np.int32)]).astype(np.int32)
         return np.concatenate([head.view(np.uint8), np.concatenate(scalars).astype(scalar).view(np.uint8)])
 
     def _padding(self) -> int:
         """Integers that bring the scalars to an 8-byte boundary, one at least."""
-        count = sum(field.padded().size for field in self.fields if field.values.dtype == np.int32)
+        count = sum(field.padded().size for field in self._present() if field.values.dtype == np.int32)
         return 1 if count % 2 else 2
+
+    def _present(self) -> list[Field]:
+        return [field for field in self.fields if field.values.size or not field.rare]

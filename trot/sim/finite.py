@@ -11,7 +11,10 @@ import numpy as np
 from trot.sim.errors import ModelError
 from trot.sim.model import Floats, Model, PairKind
 
-_OPEN = ("joint_lower", "joint_upper", "control_lower", "control_upper")
+_OPEN = (
+    "joint_lower", "joint_upper", "control_lower", "control_upper", "servo_lower", "servo_upper", "dof_force_lower",
+    "dof_force_upper", "tie_limits",
+)  # fmt: skip
 """Infinite where there is no limit."""
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -87,18 +90,38 @@ def _owners(model: Model) -> dict[str, list[str]]:
     shapes = [f"geom '{name}'" for name in model.shape_name]
     actuators = [f"actuator '{name}'" for name in model.actuator_name]
     muscles = [actuators[actuator] for actuator in model.muscle_actuator]
+    servos, ties = [actuators[actuator] for actuator in model.servo_actuator], list(model.tie_name)
     of_coordinates = [joints[j] for j in np.searchsorted(model.joint_q_start, np.arange(model.num_q), "right") - 1]
     of_dofs = [f"joint '{name}'" for name in model.dof_name]
     groups = {
         "body": (bodies, ("mass", "pos", "quat", "com", "inertia")),
-        "joint": (joints, ("axis", "anchor", "stiffness", "lower", "upper", "limit_stiffness")),
+        "joint": (
+            joints,
+            ("axis", "anchor", "stiffness", "lower", "upper", "limit_stiffness", "limit_damping", "friction_speed"),
+        ),
         "q": (of_coordinates, ("reference", "spring")),
-        "dof": (of_dofs, ("armature", "damping")),
+        "dof": (of_dofs, ("armature", "damping", "friction", "force_lower", "force_upper")),
         "shape": (shapes, ("stiffness", "damping", "friction_stiffness", "friction")),
         "point": ([shapes[shape] for shape in model.point_shape], ("pos", "radius")),
         "control": (actuators, ("lower", "upper")),
         "motor": ([actuators[actuator] for actuator in model.motor_actuator], ("gear",)),
+        "servo": (servos, ("gain", "bias", "lower", "upper")),
+        "drive": ([servos[servo] for servo in model.drive_servo], ("gear",)),
         "muscle": (muscles, ("peak_force",)),
+        "tie": (
+            ties,
+            (
+                "stiffness",
+                "rest",
+                "damping",
+                "limits",
+                "limit_stiffness",
+                "limit_damping",
+                "friction",
+                "friction_speed",
+            ),
+        ),
+        "strand": ([ties[tie] for tie in model.strand_tie], ("reference", "coefficient")),
         "segment": ([muscles[muscle] for muscle in model.segment_muscle], ("point",)),
     }
     pairs = _pair_owners(model)
@@ -109,7 +132,8 @@ def _owners(model: Model) -> dict[str, list[str]]:
         "field": (pairs["field"], ("pos", "quat", "spacing")),
         "pair": (pairs["pair"], ("stiffness", "damping", "friction_stiffness", "friction")),
     }
-    return {f"{kind}_{name}": owners for kind, (owners, names) in groups.items() for name in names}
+    found = {f"{kind}_{name}": owners for kind, (owners, names) in groups.items() for name in names}
+    return found | {"default_q": of_coordinates, "default_qd": of_dofs}
 
 
 def _pair_owners(model: Model) -> dict[str, list[str]]:

@@ -5,13 +5,13 @@ Field by field this is the struct `Model` that the kernel headers read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trot.sim.cpp_struct import Field, Layout
-from trot.sim.model import WORLD, JointType, Model, PairKind
+from trot.sim.model import WORLD, Floats, JointType, Model, PairKind
 from trot.sim.parameters import columns
 from trot.sim.weld import rotation
 
@@ -227,6 +227,89 @@ def _actuator_fields(model: Model) -> list[Field]:
     ]
 
 
+def _where_used(values: Floats, used: bool) -> Floats:
+    """A table that only some robots need takes no room in the others."""
+    return values if used else values[:0]
+
+
+def _servo_fields(model: Model, dofs: _Dofs) -> list[Field]:
+    by_dof, dof_start = _grouped(model.drive_dof, model.num_dofs)
+    actuator_servo = np.full(model.num_controls, -1, np.int32)
+    actuator_servo[model.servo_actuator] = np.arange(model.num_servos)
+    used = model.num_servos > 0
+    drive_q = np.where(dofs.is_simple[model.drive_dof], dofs.q[model.drive_dof], -1).astype(np.int32)
+    drives = np.bincount(model.drive_servo, minlength=model.num_servos)
+    return [
+        Field("servo_actuator", model.servo_actuator, "control that drives it"),
+        Field("actuator_servo", actuator_servo if used else actuator_servo[:0], "-1 for a motor or muscle"),
+        Field("servo_drive_start", _starts(drives) if used else drives[:0].astype(np.int32), "first drive of a servo"),
+        Field("drive_dof", model.drive_dof, "dof that the drive moves"),
+        Field("drive_q", drive_q, "its coordinate; -1 where it has no length"),
+        Field("dof_drive", by_dof, "drives by dof"),
+        Field("dof_drive_start", dof_start if used else dof_start[:0], "first drive of a dof in dof_drive"),
+        Field("drive_gear", model.drive_gear, "length per unit of joint_q, force on the dof per unit of force"),
+        Field("servo_gain", model.servo_gain.ravel(), "force per unit of control: constant, per length, per rate"),
+        Field("servo_bias", model.servo_bias.ravel(), "force without control, likewise"),
+        Field("servo_lower", _finite(model.servo_lower), "range of the force"),
+        Field("servo_upper", _finite(model.servo_upper), "range of the force"),
+    ]
+
+
+def _tie_fields(model: Model) -> list[Field]:
+    used = model.num_ties > 0
+    strand_dof = model.joint_dof_start[model.strand_joint]
+    by_dof, dof_start = _grouped(strand_dof, model.num_dofs)
+    strands = np.bincount(model.strand_tie, minlength=model.num_ties)
+    return [
+        Field("tie_strand_start", _starts(strands) if used else strands[:0].astype(np.int32), "first strand of a tie"),
+        Field("strand_dof", strand_dof, "dof of its joint"),
+        Field("strand_q", model.joint_q_start[model.strand_joint], "coordinate of its joint"),
+        Field("dof_strand", by_dof, "strands by dof"),
+        Field("dof_strand_start", dof_start if used else dof_start[:0], "first strand of a dof in dof_strand"),
+        Field("strand_reference", model.strand_reference, "coordinate from which its polynomial counts"),
+        Field("strand_coefficient", model.strand_coefficient.ravel(), "five each, the constant first"),
+        Field("tie_stiffness", model.tie_stiffness, "outside of the resting range"),
+        Field("tie_rest_lower", model.tie_rest[:, 0].copy(), "resting range of the length"),
+        Field("tie_rest_upper", model.tie_rest[:, 1].copy(), "resting range of the length"),
+        Field("tie_damping", model.tie_damping, "force per rate"),
+        Field("tie_lower", _finite(model.tie_limits[:, 0]), "limits of the length"),
+        Field("tie_upper", _finite(model.tie_limits[:, 1]), "limits of the length"),
+        Field("tie_limit_stiffness", model.tie_limit_stiffness, "beyond them"),
+        Field("tie_limit_damping", model.tie_limit_damping, "beyond them, per depth and rate"),
+        Field("tie_friction", model.tie_friction, "dry friction"),
+        Field("tie_friction_speed", model.tie_friction_speed, "rate from which on it has its full force"),
+    ]
+
+
+def _law_sizes(model: Model) -> dict[str, int]:
+    """How many there are of what most robots have none of; the kernels leave out the laws whose size is zero."""
+    limited = np.isfinite(model.joint_lower) | np.isfinite(model.joint_upper)
+    return {
+        "num_servos": model.num_servos,
+        "num_drives": len(model.drive_dof),
+        "num_ties": model.num_ties,
+        "num_strands": len(model.strand_tie),
+        "num_force_ranges": int(np.sum(np.isfinite(model.dof_force_lower) | np.isfinite(model.dof_force_upper))),
+        "num_damped_limits": int(np.sum(limited & (model.joint_limit_damping > 0))),
+        "num_frictions": int(np.sum(model.dof_friction > 0)),
+    }
+
+
+def _law_fields(model: Model, dofs: _Dofs) -> list[Field]:
+    sizes, simple = _law_sizes(model), dofs.is_simple.astype(bool)
+    ranges, damped, rubs = (sizes[name] > 0 for name in ("num_force_ranges", "num_damped_limits", "num_frictions"))
+    limit_damping = model.joint_limit_damping[dofs.joint] * simple
+    return [
+        Field("dof_force_lower", _where_used(_finite(model.dof_force_lower), ranges), "of motors and servos together"),
+        Field("dof_force_upper", _where_used(_finite(model.dof_force_upper), ranges), "of motors and servos together"),
+        Field("dof_limit_damping", _where_used(limit_damping, damped), "N s/m^2 or N m s/rad^2"),
+        Field("dof_friction", _where_used(model.dof_friction, rubs), "dry friction, N or N m"),
+        Field("dof_friction_speed", _where_used(model.joint_friction_speed[dofs.joint], rubs), "at its full force"),
+        *_servo_fields(model, dofs),
+        *_tie_fields(model),
+    ]
+
+
 def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]:
     joint, simple = dofs.joint, dofs.is_simple.astype(bool)
     body_rotation = np.array([rotation(quat) for quat in model.body_quat])
@@ -348,6 +431,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         "num_muscles": model.num_muscles,
         "num_segments": model.num_segments,
         **_pair_sizes(model),
+        **_law_sizes(model),
         "FREE": int(JointType.FREE),
         "BALL": int(JointType.BALL),
         "SLIDE_JOINT": int(JointType.SLIDE),
@@ -368,6 +452,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         Field("point_shape", model.point_shape, "shape a contact point belongs to"),
         *_actuator_fields(model),
         *_pair_fields(model),
+        *(replace(field, rare=True) for field in _law_fields(model, dofs)),
         *_constant_fields(model, dofs, balls),
     ]
     fields.sort(key=lambda field: field.values.dtype != np.int32)

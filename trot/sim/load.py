@@ -7,8 +7,8 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,26 @@ import mujoco
 import numpy as np
 
 from trot.sim.actuators import Actuators, read_actuators
+from trot.sim.added_actuators import Gains, Kind
+from trot.sim.assets import settle_assets
+from trot.sim.axis_constants import axis_constants, find_damped_balls, friction_is_on, tell_friction
 from trot.sim.errors import ModelError
 from trot.sim.finite import refuse_written_nan, require_finite
+from trot.sim.inertias import repair_inertias
+from trot.sim.keyframes import find_beyond_limits, read_keyframe
+from trot.sim.leave_out import leave_out as leave_out_parts
+from trot.sim.load_options import MESH_POINTS, AnyPath, LoadOptions, make_options
 from trot.sim.model import Floats, JointType, Model
-from trot.sim.pairs import Pairs, read_pairs
+from trot.sim.notes import Findings, listed, verb
+from trot.sim.pair_tables import Pairs
+from trot.sim.pairs import read_pairs, same_tree
 from trot.sim.shapes import Shapes, find_ground, read_shapes
+from trot.sim.surfaces import Surfaces
+from trot.sim.ties import Ties, read_ties
 from trot.sim.unsupported import disabled, find_unsupported, name_of
 from trot.sim.weld import Welds, fold_welds, mass_properties
 
 __all__ = ["ModelError", "load_model"]
-
-LIMIT_STIFFNESS = 1e3
-"""N/m or N m/rad, where a joint has no user attribute."""
 
 _MUJOCO_CLOCK = 1.0
 """How finely MuJoCo tells the changes of a file apart, s."""
@@ -35,24 +43,46 @@ _MUJOCO_CLOCK = 1.0
 _EVERY_MASK = 0x7FFFFFFF
 """A ground that touches every geom which can touch anything."""
 
+_LOWEST_PRIORITY = -0x7FFFFFFF
+"""A ground whose friction never counts."""
+
 
 def load_model(
     source: str | os.PathLike[str],
     *,
     floating_base: bool = False,
     ground: bool = False,
+    actuators: Kind | None = None,
+    kp: Gains | None = None,
+    kd: Gains | None = None,
     self_collision: bool = False,
+    keyframe: str | None = None,
+    repair_inertia: bool = False,
+    package_path: AnyPath | Iterable[AnyPath] = (),
+    leave_out: str | Iterable[str] = (),
+    mesh_points: int = MESH_POINTS,
 ) -> Model:
     """Read a robot from a path to MJCF or URDF, or from the XML text itself.
 
     floating_base gives the first body, which must have no joint of its own, a free joint. ground adds the plane
-    z = 0 where the file has none, as no URDF has. With self_collision moving bodies touch each other where the file's
-    masks let them; else they pass through each other. What the file asks for and trot does not simulate raises
-    ModelError; docs/robots.md lists it.
+    z = 0 where the file has none, as no URDF has. actuators gives every hinge and slide of a file without actuators a
+    motor (what a URDF gets anyway), a servo to a position (kp, and kd against its speed) or to a velocity (kd); gains
+    by name are for the joints named only. With self_collision moving bodies touch each other where the file's masks let
+    them; else they pass through each other. keyframe names the <key> that default_state() begins with.
+    repair_inertia changes inertias that no body can have. package_path lists folders to look for meshes in. leave_out
+    names what may be lost: equality, fluid, gravcomp, meshes, plugins, tendons. mesh_points is how many points of a
+    mesh touch the ground, at most.
+
+    Model.notes tells what was approximated, repaired or left out. What the file asks for and trot does not simulate
+    raises ModelError, a line per reason; docs/robots.md lists it.
     """
+    options = make_options(
+        package_path, leave_out, floating_base=floating_base, ground=ground, actuators=actuators, kp=kp, kd=kd,
+        self_collision=self_collision, keyframe=keyframe, repair_inertia=repair_inertia, mesh_points=mesh_points,
+    )  # fmt: skip
     text, path = _read(source)
     with _naming(path):
-        return _build(*_compile(text, path, floating_base, ground), text, path, self_collision)
+        return _build(_compile(text, path, options), text, path, options)
 
 
 @dataclass(frozen=True)
@@ -65,51 +95,86 @@ class Loaded:
 
 
 def load_if_changed(
-    source: str | os.PathLike[str],
-    before: Loaded | None,
-    *,
-    floating_base: bool = False,
-    ground: bool = False,
-    self_collision: bool = False,
+    source: str | os.PathLike[str], before: Loaded | None, options: LoadOptions | None = None
 ) -> Loaded:
-    """The robot as its files are now, as load_model() reads it; `before` itself where nothing in them has changed."""
+    """The robot as its files are now, as load_model() reads it; `before` itself where nothing in them has changed.
+
+    `before` must have been loaded with the same options.
+    """
+    options = LoadOptions() if options is None else options
     text, path = _read(source)
     with _naming(path):
-        spec, compiled = _compile(text, path, floating_base, ground)
-        content = _digest(spec, compiled, text)
+        robot = _compile(text, path, options)
+        content = _digest(robot, text)
         if before is not None and before.content == content:
             return before
-        return Loaded(_build(spec, compiled, text, path, self_collision), content)
+        return Loaded(_build(robot, text, path, options), content)
 
 
 def compile_robot(
-    source: str | os.PathLike[str], *, floating_base: bool = False, ground: bool = False
+    source: str | os.PathLike[str], options: LoadOptions | None = None
 ) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
-    """The robot as MuJoCo's own, before and after its compiler, with what load_model() would add to it."""
-    return _compile(*_read(source), floating_base, ground)
+    """The robot as MuJoCo's own, before and after its compiler, with what load_model() would change of it."""
+    text, path = _read(source)
+    robot = _compile(text, path, LoadOptions() if options is None else options)
+    robot.found.raise_problems()
+    return robot.spec, robot.compiled
 
 
-def _compile(text: str, path: Path | None, floating_base: bool, ground: bool) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
+@dataclass(frozen=True)
+class _Robot:
+    """What MuJoCo makes of a file, and what was told on the way."""
+
+    spec: mujoco.MjSpec
+    compiled: mujoco.MjModel
+    found: Findings
+
+
+def _compile(text: str, path: Path | None, options: LoadOptions) -> _Robot:
     """Let MuJoCo read the file, add what the caller asks for, and compile."""
+    found = Findings()
     try:
         # Halves of a character pair, which only a str of Python's can hold, would be a TypeError of the next call.
         text.encode()
-        # Meshes and included files are found relative to the path, so the text alone does not do.
-        spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(str(path))
-        if _is_urdf(text):
-            _add_motors(spec)
-        if floating_base:
-            _free_first_body(spec)
-        if ground:
-            _add_ground(spec)
-        compiled = spec.compile()
+        spec = _parse(text, path, options, found)
+        try:
+            compiled = spec.compile()
+        except ValueError:
+            # The compiler leaves the specification half changed.
+            found = Findings()
+            spec = _parse(text, path, options, found)
+            _mend(spec, path, options, found)
+            compiled = spec.compile()
     except ValueError as error:
-        raise ModelError(str(error).strip()) from error
+        raise ModelError("\n  ".join([*found.problems, str(error).strip()])) from error
     except (RuntimeError, MemoryError, mujoco.FatalError) as error:
         raise ModelError(f"MuJoCo cannot read it, perhaps for want of memory: {str(error).strip()}") from error
     if path is not None:
         _forget_fresh_assets(spec, path.parent)
-    return spec, compiled
+    return _Robot(spec, compiled, found)
+
+
+def _parse(text: str, path: Path | None, options: LoadOptions, found: Findings) -> mujoco.MjSpec:
+    # Meshes and included files are found relative to the path, so the text alone does not do.
+    spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(str(path))
+    found.notes += leave_out_parts(spec, options.leave_out)
+    options.added_actuators.add_to(spec, _is_urdf(text))
+    if options.floating_base:
+        _free_first_body(spec)
+        found.notes += _without_keyframes(spec)
+    if options.ground:
+        _add_ground(spec)
+    return spec
+
+
+def _mend(spec: mujoco.MjSpec, path: Path | None, options: LoadOptions, found: Findings) -> None:
+    """Do about a specification that MuJoCo does not compile what can be done: meshes without files, odd inertias."""
+    found.problems += settle_assets(spec, None if path is None else path.parent, options, found.notes)
+    for wrong, done in repair_inertias(spec):
+        if options.repair_inertia:
+            found.notes.append(f"{wrong}; {done}.")
+        else:
+            found.problems.append(f"{wrong}. Correct the file, or load with repair_inertia=True: {done}.")
 
 
 @contextlib.contextmanager
@@ -121,13 +186,13 @@ def _naming(path: Path | None) -> Iterator[None]:
         raise ModelError(f"{path or 'robot'}: {error}") from None
 
 
-def _digest(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str) -> bytes:
+def _digest(robot: _Robot, text: str) -> bytes:
     """The same for the same robot only."""
-    content = np.empty(mujoco.mj_sizeModel(compiled), np.uint8)
-    mujoco.mj_saveModel(compiled, None, content)
+    content = np.empty(mujoco.mj_sizeModel(robot.compiled), np.uint8)
+    mujoco.mj_saveModel(robot.compiled, None, content)
     digest = hashlib.sha256(content.tobytes())
-    user = [[list(part.userdata) for part in parts] for parts in (spec.joints, spec.geoms)]
-    digest.update(repr((_is_urdf(text), user)).encode())
+    user = [[list(part.userdata) for part in parts] for parts in _user_parts(robot.spec)]
+    digest.update(repr((_is_urdf(text), user, robot.found)).encode())
     return digest.digest()
 
 
@@ -162,14 +227,6 @@ def _is_urdf(text: str) -> bool:
     return root is not None and root[1] == "robot"
 
 
-def _add_motors(spec: mujoco.MjSpec) -> None:
-    """One motor per hinge or slide of a URDF, which has no actuators; its effort then bounds the control."""
-    for joint in spec.joints:
-        if joint.type in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
-            motor = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-            motor.set_to_motor()
-
-
 def _free_first_body(spec: mujoco.MjSpec) -> None:
     body = spec.worldbody.first_body()
     if body is None:
@@ -179,53 +236,82 @@ def _free_first_body(spec: mujoco.MjSpec) -> None:
     body.add_freejoint()
 
 
+def _without_keyframes(spec: mujoco.MjSpec) -> Iterator[str]:
+    """Poses of the file have no numbers for a joint that the file does not have."""
+    names = [key.name for key in spec.keys]
+    for key in list(spec.keys):
+        spec.delete(key)
+    if names:
+        yield f"{listed('keyframe', names)} {verb(names, 'is', 'are')} left out: floating_base adds coordinates."
+
+
 def _add_ground(spec: mujoco.MjSpec) -> None:
     plane = mujoco.mjtGeom.mjGEOM_PLANE
     if any(geom.type == plane and (geom.contype or geom.conaffinity) for geom in spec.geoms):
         return
+    # The friction of the robot's shapes decides.
     spec.worldbody.add_geom(
-        type=plane, size=[0, 0, 1], pos=[0, 0, 0], quat=[1, 0, 0, 0], contype=_EVERY_MASK, conaffinity=_EVERY_MASK
-    )
+        type=plane, size=[0, 0, 1], pos=[0, 0, 0], quat=[1, 0, 0, 0], contype=_EVERY_MASK, conaffinity=_EVERY_MASK,
+        priority=_LOWEST_PRIORITY,
+    )  # fmt: skip
 
 
-def _build(spec: mujoco.MjSpec, compiled: mujoco.MjModel, text: str, path: Path | None, self_collision: bool) -> Model:
+def _build(robot: _Robot, text: str, path: Path | None, options: LoadOptions) -> Model:
     """Keep what trot simulates."""
+    compiled, found = robot.compiled, robot.found
     welds = fold_welds(compiled)
-    notes: list[str] = []
-    problems = list(find_unsupported(compiled))
-    if problems:
-        raise ModelError("\n  ".join(problems))
-    if len(welds.moving) == 0:
-        raise ModelError("no body moves. Give at least one body a joint, or load with floating_base=True.")
-
-    # The compiler pads the user attribute with zeros; the spec still knows how many numbers the file gives.
-    joint_user = {joint.id: np.array(joint.userdata, dtype=float) for joint in spec.joints}
-    geom_user = {geom.id: np.array(geom.userdata, dtype=float) for geom in spec.geoms}
+    found.problems += find_unsupported(compiled)
     # What is not finite is named below; NumPy need not warn of it.
     with np.errstate(all="ignore"):
-        pairs = read_pairs(
-            compiled,
-            welds,
-            geom_user,
-            find_ground(compiled, welds),
-            self_collision=self_collision,
-            # A URDF tells the robot alone: what is fixed to the world there is its foot, and stands in nobody's way.
-            obstacles=not _is_urdf(text),
-            notes=notes,
-        )
+        actuators = read_actuators(compiled, welds)
+        found.problems += actuators.problems
+        joints = _joint_fields(compiled, welds, _user(robot.spec.joints), found)
+        ties = read_ties(compiled, _user(robot.spec.tendons), found)
+        shapes, pairs = _read_contacts(robot, welds, options, alone=_is_urdf(text))
+        pose = read_keyframe(compiled, options.keyframe, found)
+        found.raise_problems()
+        if len(welds.moving) == 0:
+            raise ModelError("no body moves. Give at least one body a joint, or load with floating_base=True.")
         model = Model(
             gravity=np.array(compiled.opt.gravity) * (not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_GRAVITY)),
             **_body_fields(compiled, welds),
-            **_joint_fields(compiled, welds, joint_user),
-            **_shape_fields(read_shapes(compiled, welds, geom_user)),
+            **joints,
+            **pose,
+            **_shape_fields(shapes),
             **_pair_fields(pairs),
-            **_actuator_fields(read_actuators(compiled, welds)),
-            notes=tuple(notes),
+            **_actuator_fields(actuators),
+            **_tie_fields(ties),
+            notes=(),
             source=compiled,
         )
     require_finite(model)
     refuse_written_nan(text, path)
-    return model
+    return replace(model, notes=(*found.notes, *find_beyond_limits(model)))
+
+
+def _user_parts(spec: mujoco.MjSpec) -> tuple[list[Any], ...]:
+    """All that may have a user attribute of trot's."""
+    return spec.joints, spec.geoms, spec.tendons
+
+
+def _user(parts: list[Any]) -> dict[int, Floats]:
+    """The user attribute of each; the compiler pads it with zeros, the specification knows how many the file gives."""
+    return {part.id: np.array(part.userdata, dtype=float) for part in parts}
+
+
+def _read_contacts(robot: _Robot, welds: Welds, options: LoadOptions, *, alone: bool) -> tuple[Shapes, Pairs]:
+    """What touches the ground, and what else touches what. A file that is alone tells of nothing but the robot."""
+    compiled, found = robot.compiled, robot.found
+    surfaces, ground = Surfaces(compiled, _user(robot.spec.geoms), found), find_ground(compiled, welds)
+    shapes = read_shapes(compiled, welds, ground, surfaces, options.mesh_points, found)
+    # What is fixed to the world in such a file is the robot's foot.
+    own = (lambda fixed, other: True) if alone else same_tree(compiled)
+    pairs = read_pairs(
+        compiled, welds, ground, surfaces, own, self_collision=options.self_collision, mesh_points=options.mesh_points,
+        found=found,
+    )  # fmt: skip
+    found.notes += surfaces.notes()
+    return shapes, pairs
 
 
 def _body_fields(compiled: mujoco.MjModel, welds: Welds) -> dict[str, Any]:
@@ -246,12 +332,15 @@ def _body_fields(compiled: mujoco.MjModel, welds: Welds) -> dict[str, Any]:
     }
 
 
-def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats]) -> dict[str, Any]:
+def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats], found: Findings) -> dict[str, Any]:
     """Joints, coordinates and dofs: MuJoCo's own, because welding removes none of them."""
     springs = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_SPRING)
     dampers = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_DAMPER)
     lower, upper = _joint_limits(compiled)
     joints = range(compiled.njnt)
+    constants = axis_constants(compiled, "joint", joints, user, found)
+    found.problems += find_damped_balls(compiled, constants)
+    found.notes += tell_friction(compiled, constants)
     return {
         "joint_name": tuple(name_of(compiled, "joint", joint) for joint in joints),
         "joint_type": np.array(compiled.jnt_type, np.int32),
@@ -263,11 +352,14 @@ def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats
         "joint_stiffness": compiled.jnt_stiffness * springs,
         "joint_lower": lower,
         "joint_upper": upper,
-        "joint_limit_stiffness": np.array([_limit_stiffness(compiled, joint, user) for joint in joints]),
+        "joint_limit_stiffness": np.array([each.limit_stiffness for each in constants]),
+        "joint_limit_damping": np.array([each.limit_damping for each in constants]),
+        "joint_friction_speed": np.array([each.friction_speed for each in constants]),
         "q_reference": np.array(compiled.qpos0),
         "q_spring": np.array(compiled.qpos_spring),
         "dof_armature": np.array(compiled.dof_armature),
         "dof_damping": compiled.dof_damping * dampers,
+        "dof_friction": compiled.dof_frictionloss * friction_is_on(compiled),
     }
 
 
@@ -281,16 +373,6 @@ def _joint_limits(compiled: mujoco.MjModel) -> tuple[Floats, Floats]:
     lower[one_axis] = compiled.jnt_range[one_axis, 0]
     upper[limited] = compiled.jnt_range[limited, 1]
     return lower, upper
-
-
-def _limit_stiffness(compiled: mujoco.MjModel, joint: int, user: dict[int, Floats]) -> float:
-    numbers = user.get(joint, np.zeros(0))
-    if not np.any(numbers):
-        return LIMIT_STIFFNESS
-    if len(numbers) != 1 or not 0 <= numbers[0] < np.inf:
-        name = name_of(compiled, "joint", joint)
-        raise ModelError(f"joint '{name}' has user={numbers.tolist()}. Give one number >= 0, the limit's stiffness.")
-    return float(numbers[0])
 
 
 def _shape_fields(shapes: Shapes) -> dict[str, Any]:
@@ -346,9 +428,37 @@ def _actuator_fields(actuators: Actuators) -> dict[str, Any]:
         "motor_actuator": np.array(actuators.motor_actuator, np.int32),
         "motor_dof": np.array(actuators.motor_dof, np.int32),
         "motor_gear": np.array(actuators.motor_gear, float),
+        "servo_actuator": np.array(actuators.servo_actuator, np.int32),
+        "servo_gain": np.array(actuators.servo_gain, float).reshape(-1, 3),
+        "servo_bias": np.array(actuators.servo_bias, float).reshape(-1, 3),
+        "servo_lower": np.array(actuators.servo_lower, float),
+        "servo_upper": np.array(actuators.servo_upper, float),
+        "drive_servo": np.array(actuators.drive_servo, np.int32),
+        "drive_dof": np.array(actuators.drive_dof, np.int32),
+        "drive_gear": np.array(actuators.drive_gear, float),
+        "dof_force_lower": actuators.force_lower,
+        "dof_force_upper": actuators.force_upper,
         "muscle_actuator": np.array(actuators.muscle_actuator, np.int32),
         "muscle_peak_force": np.array(actuators.muscle_peak_force, float),
         "segment_muscle": np.array(actuators.segment_muscle, np.int32),
         "segment_body": np.array(actuators.segment_body, np.int32).reshape(-1, 2),
         "segment_point": np.array(actuators.segment_point, float).reshape(-1, 2, 3),
+    }
+
+
+def _tie_fields(ties: Ties) -> dict[str, Any]:
+    return {
+        "tie_name": tuple(ties.name),
+        "tie_stiffness": np.array(ties.stiffness, float),
+        "tie_rest": np.array(ties.rest, float).reshape(-1, 2),
+        "tie_damping": np.array(ties.damping, float),
+        "tie_limits": np.array(ties.limits, float).reshape(-1, 2),
+        "tie_limit_stiffness": np.array([each.limit_stiffness for each in ties.constants], float),
+        "tie_limit_damping": np.array([each.limit_damping for each in ties.constants], float),
+        "tie_friction": np.array(ties.friction, float),
+        "tie_friction_speed": np.array([each.friction_speed for each in ties.constants], float),
+        "strand_tie": np.array(ties.strand_tie, np.int32),
+        "strand_joint": np.array(ties.strand_joint, np.int32),
+        "strand_reference": np.array(ties.strand_reference, float),
+        "strand_coefficient": np.array(ties.strand_coefficient, float).reshape(-1, 5),
     }

@@ -95,16 +95,31 @@ class Model:
     """(num_joints,) upper limit; for a ball joint the largest angle of rotation; inf without."""
     joint_limit_stiffness: Floats
     """(num_joints,) penalty spring beyond a limit, N/m or N m/rad."""
+    joint_limit_damping: Floats
+    """(num_joints,) force per depth beyond a limit and speed, N s/m^2 or N m s/rad^2; hinge and slide only."""
+    joint_friction_speed: Floats
+    """(num_joints,) speed from which on dry friction has its full force, m/s or rad/s."""
     q_reference: Floats
     """(num_q,) joint_q at which the bodies stand as the file draws them."""
     q_spring: Floats
     """(num_q,) joint_q at which the springs are at rest."""
+
+    default_q: Floats
+    """(num_q,) joint_q of default_state(): q_reference, or a keyframe's."""
+    default_qd: Floats
+    """(num_dofs,) joint_qd of default_state(): zeros, or a keyframe's."""
 
     # Dofs.
     dof_armature: Floats
     """(num_dofs,) rotor inertia added to the diagonal of the mass matrix."""
     dof_damping: Floats
     """(num_dofs,) N s/m or N m s/rad."""
+    dof_friction: Floats
+    """(num_dofs,) dry friction, N or N m."""
+    dof_force_lower: Floats
+    """(num_dofs,) least force of all motors and servos together, -inf without."""
+    dof_force_upper: Floats
+    """(num_dofs,) the largest, inf without."""
 
     # Shapes that may touch the ground, and the points that stand for them, sorted by body.
     shape_name: tuple[str, ...]
@@ -119,9 +134,9 @@ class Model:
     """(num_shapes,) Coulomb's coefficient."""
     point_shape: Ints
     point_pos: Floats
-    """(num_points, 3) centre of a small sphere in the body frame: sphere centre, capsule end or box corner."""
+    """(num_points, 3) centre of a small sphere in the body frame: sphere centre, capsule end or surface point."""
     point_radius: Floats
-    """(num_points,) 0 for a box corner."""
+    """(num_points,) 0 for a box corner or another point on a surface."""
 
     # Shapes that may touch each other, or what is fixed to the world. A feeler is a ball, or a capsule: a ball swept
     # from pos - half to pos + half. A pair is the feelers of one shape against another shape.
@@ -173,6 +188,19 @@ class Model:
     motor_dof: Ints
     motor_gear: Floats
     """(num_motors,) generalised force per unit of control."""
+    servo_actuator: Ints
+    servo_gain: Floats
+    """(num_servos, 3) force per unit of control: a constant, per length, per rate."""
+    servo_bias: Floats
+    """(num_servos, 3) force without control, likewise."""
+    servo_lower: Floats
+    """(num_servos,) least force before the gear, -inf without."""
+    servo_upper: Floats
+    drive_servo: Ints
+    """(num_drives,) ascending; a servo on a fixed tendon has one drive per joint."""
+    drive_dof: Ints
+    drive_gear: Floats
+    """(num_drives,) length per unit of joint_q, and generalised force per unit of the servo's."""
     muscle_actuator: Ints
     muscle_peak_force: Floats
     """(num_muscles,) tension at activation 1, N."""
@@ -182,6 +210,27 @@ class Model:
     """(num_segments, 2) bodies of the two waypoints, WORLD allowed."""
     segment_point: Floats
     """(num_segments, 2, 3) waypoints in the frames of those bodies."""
+
+    # Ties: fixed tendons with forces of their own, and equalities of joints.
+    tie_name: tuple[str, ...]
+    tie_stiffness: Floats
+    """(num_ties,) spring outside of the resting range."""
+    tie_rest: Floats
+    """(num_ties, 2) shortest and longest length at rest."""
+    tie_damping: Floats
+    tie_limits: Floats
+    """(num_ties, 2) shortest and longest allowed length, infinite without."""
+    tie_limit_stiffness: Floats
+    tie_limit_damping: Floats
+    tie_friction: Floats
+    tie_friction_speed: Floats
+    strand_tie: Ints
+    """(num_strands,) ascending; a strand is one joint's part of a tie."""
+    strand_joint: Ints
+    """(num_strands,) hinges and slides."""
+    strand_reference: Floats
+    strand_coefficient: Floats
+    """(num_strands, 5) polynomial of joint_q less its reference that adds to the tie's length, constant first."""
 
     notes: tuple[str, ...]
     """What of the file is approximated or left out, one sentence each."""
@@ -230,6 +279,14 @@ class Model:
         return len(self.control_lower)
 
     @property
+    def num_servos(self) -> int:
+        return len(self.servo_actuator)
+
+    @property
+    def num_ties(self) -> int:
+        return len(self.tie_stiffness)
+
+    @property
     def num_muscles(self) -> int:
         return len(self.muscle_actuator)
 
@@ -257,9 +314,10 @@ class Model:
     def default_state(
         self, num_worlds: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
     ) -> State:
-        """Every world at the file's reference pose and at rest."""
+        """Every world at the file's reference pose and at rest, or as the keyframe says that it was loaded with."""
         if not isinstance(num_worlds, int) or num_worlds < 1:
             raise ValueError(f"num_worlds must be a whole number of at least 1, not {num_worlds}")
-        joint_q = torch.tensor(self.q_reference, device=device, dtype=dtype).repeat(num_worlds, 1)
-        joint_qd = torch.zeros(num_worlds, self.num_dofs, device=device, dtype=dtype)
-        return State(joint_q, joint_qd)
+        return State(
+            torch.tensor(self.default_q, device=device, dtype=dtype).repeat(num_worlds, 1),
+            torch.tensor(self.default_qd, device=device, dtype=dtype).repeat(num_worlds, 1),
+        )

@@ -27,9 +27,21 @@ def name_of(compiled: mujoco.MjModel, kind: str, index: int) -> str:
     return mujoco.mj_id2name(compiled, _KINDS[kind], index) or f"{kind}{index}"
 
 
+def describe_geom(compiled: mujoco.MjModel, geom: int) -> str:
+    """Its name; where it has none, its number and the name of its body, as in 'geom5 of foot'."""
+    name = name_of(compiled, "geom", geom)
+    unnamed = not mujoco.mj_id2name(compiled, mujoco.mjtObj.mjOBJ_GEOM, geom)
+    return f"{name} of {name_of(compiled, 'body', compiled.geom_bodyid[geom])}" if unnamed else name
+
+
 def disabled(compiled: mujoco.MjModel, flag: mujoco.mjtDisableBit) -> bool:
     """Whether the file switches this off under <option><flag/>."""
     return bool(compiled.opt.disableflags & flag)
+
+
+def is_fixed_tendon(compiled: mujoco.MjModel, tendon: int) -> bool:
+    """Whether its length is a sum of joint coordinates, and not that of a path in space."""
+    return bool(compiled.wrap_type[compiled.tendon_adr[tendon]] == mujoco.mjtWrap.mjWRAP_JOINT)
 
 
 def find_unsupported(compiled: mujoco.MjModel) -> Iterator[str]:
@@ -44,13 +56,13 @@ def find_unsupported(compiled: mujoco.MjModel) -> Iterator[str]:
 def _in_options(compiled: mujoco.MjModel) -> Iterator[str]:
     for attribute in ("density", "viscosity"):
         if getattr(compiled.opt, attribute) != 0:
-            yield f'option {attribute} asks for a fluid, which is not simulated. Set {attribute}="0".'
+            yield f'option {attribute} asks for a fluid, which is not simulated. Set {attribute}="0"{_or("fluid")}.'
     if disabled(compiled, mujoco.mjtDisableBit.mjDSBL_ACTUATION):
         yield "flag actuation is disabled, so no control would act. Remove the flag and give zero controls instead."
     if compiled.opt.enableflags & mujoco.mjtEnableBit.mjENBL_OVERRIDE:
         yield "flag override replaces every contact parameter. Remove the flag and set the parameters on the geoms."
     if compiled.nplugin > 0:
-        yield "the file uses plugins, which are not simulated. Remove them."
+        yield f"the file uses plugins, which are not simulated. Remove them{_or('plugins')}."
     if compiled.nflex > 0:
         yield "the file has a flex (deformable body), which is not simulated. Remove it or use rigid bodies."
 
@@ -61,7 +73,7 @@ def _in_bodies(compiled: mujoco.MjModel) -> Iterator[str]:
         if compiled.body_mocapid[body] >= 0 and _can_touch(compiled, body):
             yield f"body '{name}' is a mocap body, moved from outside. Remove mocap, or give the body a joint."
         if compiled.body_gravcomp[body] != 0:
-            yield f"body '{name}' has gravcomp, which is not simulated. Remove it, or switch off gravity."
+            yield f"body '{name}' has gravcomp, which is not simulated. Remove it{_or('gravcomp')}."
 
 
 def _can_touch(compiled: mujoco.MjModel, body: int) -> bool:
@@ -75,8 +87,6 @@ def _in_joints(compiled: mujoco.MjModel) -> Iterator[str]:
     for joint in range(compiled.njnt):
         name = name_of(compiled, "joint", joint)
         dof = compiled.jnt_dofadr[joint]
-        if compiled.dof_frictionloss[dof] != 0:
-            yield f"joint '{name}' has frictionloss (dry friction), which is not simulated. Use damping instead."
         if _nonzero(compiled, "dof_dampingpoly", dof):
             yield f"joint '{name}' has damping of higher order in speed. Give a single damping coefficient."
         if _nonzero(compiled, "jnt_stiffnesspoly", joint):
@@ -90,25 +100,33 @@ def _in_joints(compiled: mujoco.MjModel) -> Iterator[str]:
 
 def _in_tendons(compiled: mujoco.MjModel) -> Iterator[str]:
     """Forces of a tendon by itself; what an actuator makes of its path is looked at with the actuators."""
-    attributes = ("stiffness", "stiffnesspoly", "springyield", "damping", "dampingpoly", "armature", "frictionloss")
+    of_none = ("stiffnesspoly", "springyield", "dampingpoly", "armature")
+    of_fixed = ("stiffness", "damping", "frictionloss")
     for tendon in range(compiled.ntendon):
-        name = name_of(compiled, "tendon", tendon)
+        name, fixed = name_of(compiled, "tendon", tendon), is_fixed_tendon(compiled, tendon)
+        attributes = of_none if fixed else (*of_fixed, *of_none)
         found = [attribute for attribute in attributes if _nonzero(compiled, f"tendon_{attribute}", tendon)]
-        found += ["limited"] if compiled.tendon_limited[tendon] else []
+        found += ["limited"] if compiled.tendon_limited[tendon] and not fixed else []
         if found:
-            yield f"tendon '{name}' has {' and '.join(found)}; a tendon only transmits a muscle's pull. Remove it."
+            kind = "a fixed tendon has none" if fixed else "a spatial tendon only transmits a muscle's pull"
+            yield f"tendon '{name}' has {' and '.join(found)}; {kind}. Remove it{_or('tendons')}."
 
 
 def _in_constraints(compiled: mujoco.MjModel) -> Iterator[str]:
-    equalities = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_EQUALITY)
+    equalities = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_EQUALITY | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
     for equality in range(compiled.neq):
-        if equalities and compiled.eq_active0[equality]:
-            kind = mujoco.mjtEq(compiled.eq_type[equality]).name.removeprefix("mjEQ_").lower()
+        kind = mujoco.mjtEq(compiled.eq_type[equality]).name.removeprefix("mjEQ_").lower()
+        if equalities and compiled.eq_active0[equality] and kind != "joint":
             name = name_of(compiled, "equality", equality)
             yield (
                 f"equality constraint '{name}' ({kind}) is not simulated: the bodies must form a tree. "
-                'Remove it, or set active="false".'
+                f'Remove it, set active="false"{_or("equality")}.'
             )
+
+
+def _or(name: str) -> str:
+    """Another way out: to do without it."""
+    return f", or load with leave_out=('{name}',)"
 
 
 def _nonzero(compiled: mujoco.MjModel, field: str, index: int) -> bool:

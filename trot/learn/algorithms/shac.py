@@ -383,6 +383,7 @@ TUNED: dict[str, dict[str, Any]] = {
     "ant": {"critic_lr": 2e-3, "target_keep": 0.2},
     "humanoid": {},
     "muscle_humanoid": {},
+    "quadruped": {"critic_lr": 2e-3, "target_keep": 0.2, "iterations": 800},
 }
 """SHAC, by task: what differs from the general setting."""
 

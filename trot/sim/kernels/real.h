@@ -61,6 +61,10 @@ INLINE Real real(Scalar a) { return Real(a); }
 INLINE Real zero() { return Real(Scalar(0)); }
 INLINE Real one() { return Real(Scalar(1)); }
 INLINE Real select(Mask mask, Real a, Real b) { return mask ? a : b; }
+// Clamped to a range. A NaN stays one: it must show in the state.
+INLINE Real within(Real a, Scalar lower, Scalar upper) {
+    return select(a < real(lower), real(lower), select(a > real(upper), real(upper), a));
+}
 
 // Sine and cosine to a few units in the last place, for angles up to 1e5 rad in single and 30 rad in double precision
 // (beyond, the error grows with the angle): reduce to [-pi, pi], Taylor at the half angle, then double it.

@@ -58,6 +58,7 @@ INLINE void load_cotangents(Adjoint& adjoint, const Model& model, int lane, cons
         if (column >= 0) adjoint.joint_q_bar[dof] = load(c.next_q_bar, c.bar_rows, q_width, block, column);
     }
     FOR_LANES(muscle, num_muscles) adjoint.activation_bar[muscle] = zero();
+    if (num_servos > 0) FOR_LANES(servo, num_servos) adjoint.servo_control_bar[servo] = zero();
     FOR_LANES(k, parameter_slots) adjoint.parameter_bar[k] = zero();
     if (!c.tangent) {
         FOR_LANES(quat, num_quats) {

@@ -53,6 +53,10 @@ struct World : Substep {
     Force composite_force[rows_in_lanes ? 1 : num_dofs];
     alignas(quad_alignment) Real mass_matrix[num_dofs * row_stride];  // with the right-hand side; then its factor
     Real inverse_diagonal[num_dofs];
+
+    // servo.h, tie.h: generalised forces on the dof of each drive and strand
+    Real drive_force[at_least_one(num_drives)];
+    Real strand_force[at_least_one(num_strands)];
 };
 
 // What the backward pass adds. A name ending in _bar is the derivative of the loss with respect to that quantity.
@@ -74,4 +78,10 @@ struct Adjoint {
     Real segment_activation_bar[at_least_one(num_segments)];
     Force pair_velocity_bar[at_least_one(num_pairs)];  // of the first body; of the second it is the opposite
     Force pair_pose_bar[2 * at_least_one(num_pairs)];
+    Real servo_control_bar[at_least_one(num_servos)];
+    Real actuator_lambda[num_force_ranges > 0 ? num_dofs : 1];  // lambda where a joint's range does not hold its actuators
+    Real drive_q_bar[at_least_one(num_drives)];
+    Real drive_qd_bar[at_least_one(num_drives)];
+    Real strand_q_bar[at_least_one(num_strands)];
+    Real strand_qd_bar[at_least_one(num_strands)];
 };

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mujoco
 import numpy as np
 import viser
@@ -51,13 +53,16 @@ class RobotScene:
         self._add_grounds(scene)
         self.bodies: list[list[viser.FrameHandle]] = []
         self.muscles: list[dict[int, viser.ArrowsHandle]] = []
+        self.geoms: list[tuple[int, Any]] = []
+        """Bodies and their shapes, of all worlds."""
         for world in range(self.num_worlds):
             path = f"{ROOT}/world_{world}"
             scene.add_frame(path, show_axes=False, position=self.offset[world])
             names = [f"{path}/{model.body(body).name or f'body_{body}'}" for body in range(model.nbody)]
             self.bodies.append([scene.add_frame(name, show_axes=False) for name in names])
             for geom in shown_geoms(model):
-                add_geom(scene, f"{names[model.geom_bodyid[geom]]}/geom_{geom}", model, geom)
+                body = int(model.geom_bodyid[geom])
+                self.geoms.append((body, add_geom(scene, f"{names[body]}/geom_{geom}", model, geom)))
             self.muscles.append(self._add_muscles(scene, names, self.kinematics.poses(joint_q[world])))
         self.forces = scene.add_arrows(
             f"{ROOT}/forces", np.zeros((1, 2, 3)), FORCE_RGB, visible=False,
@@ -97,8 +102,13 @@ class RobotScene:
             arrows *= np.minimum(1, 1.25 * self.size / np.maximum(length, 1e-9))
             self.forces.points = _rounded(np.stack([starts, starts + arrows], axis=1)).astype(np.float32)
 
-    def camera(self) -> tuple[Floats, Floats]:
-        """Position and target of a camera that sees every robot at its start, from the side that they run past."""
+    def camera(self, box: tuple[Floats, Floats] | None = None) -> tuple[Floats, Floats]:
+        """Position and target of a camera that sees every robot at its start, from the side that they run past.
+
+        With the corners of a box, around the place that the followed robot is kept at, it sees all of that.
+        """
+        if box is not None:
+            self.center, self.size = (box[0] + box[1]) / 2, float(np.linalg.norm(box[1] - box[0])) / 2
         width = self.spacing * (self.num_worlds - 1) / 2
         direction = np.array([0.3, -1.0, 0.3]) if self.num_worlds == 1 else np.array([0.9, -0.75, 0.6])
         target = np.array([0.0, 0.0, self.center[2]])

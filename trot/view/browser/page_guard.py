@@ -20,13 +20,13 @@ from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
 from trot.unpromised import control_uuid
-from trot.view.browser.messages import LONGEST_BYTES, ControlUsed, Value, read_message
+from trot.view.browser.messages import LONGEST_BYTES, ControlUsed, NodeDragged, Value, read_message
 
 LOOPBACK = "127.0.0.1"
 # Any port: behind `ssh -L` the browser knows another one than the server.
 HERE = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 MOST_PAGES = 16
-REFUSED = "Only the address that trot view printed opens the viewer, on the machine that it runs on.\n"
+REFUSED = "Only the address that trot printed opens the viewer, on the machine that it runs on.\n"
 
 
 class Guard:
@@ -35,6 +35,7 @@ class Guard:
     def __init__(self) -> None:
         self._token = secrets.token_hex(16)
         self._rules: dict[str, Callable[[Value], bool]] = {}
+        self._draggable: set[str] = set()
 
     def address(self, port: int) -> str:
         """Of the page. viser's page opens its websocket at the same path, so with the token."""
@@ -43,6 +44,10 @@ class Guard:
     def allow(self, control: Any, rule: Callable[[Value], bool]) -> None:
         """Let pages give this control of viser the values for which the rule holds."""
         self._rules[control_uuid(control)] = rule
+
+    def allow_drag(self, node: str) -> None:
+        """Let pages drag this node of the scene."""
+        self._draggable.add(node)
 
     def guarded(self, settings: dict[str, Any]) -> dict[str, Any]:
         """What viser starts its websockets server with, and the checks."""
@@ -101,6 +106,8 @@ class Guard:
             rule = self._rules.get(message.uuid)
             if rule is None or not rule(message.updates.value):
                 return None
+        if isinstance(message, NodeDragged) and message.name not in self._draggable:
+            return None
         return None if message is None else msgspec.msgpack.encode(message)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -13,6 +14,7 @@ from trot.envs.env import Env
 from trot.learn.play import Act, play
 from trot.learn.torch_threads import one_torch_thread
 from trot.sim.load import compile_robot, load_model
+from trot.sim.load_options import make_options
 from trot.sim.model import Floats, Model
 from trot.sim.state import State
 from trot.sim.step import step
@@ -27,7 +29,9 @@ def record_env(env: Env, act: Act, steps: int) -> Trajectory:
     """Play, and keep every frame."""
     model = env.task.model
     # First of all: a robot that cannot be saved is told before the simulation and not after it.
-    robot = robot_text(env.task.robot, model, ground=env.task.ground, floating_base=env.task.floating_base)
+    task = env.task
+    options = {"ground": task.ground, "floating_base": task.floating_base, **task.robot_options}
+    robot = robot_text(task.robot, model, **options)
     like = torch.zeros(env.num_worlds, env.num_actions, dtype=env.dtype, device=env.device)
     lower, upper = (torch.tensor(bound).to(like) for bound in (model.control_lower, model.control_upper))
 
@@ -84,11 +88,9 @@ def record_robot(path: str, worlds: int, steps: int, device: str | torch.device)
     )
 
 
-def robot_text(
-    source: str | os.PathLike[str], model: Model, *, ground: bool = False, floating_base: bool = False
-) -> str:
+def robot_text(source: str | os.PathLike[str], model: Model, **options: Any) -> str:
     """The robot as MJCF, with what loading added to it and with its meshes, so that the text stands alone."""
-    spec, compiled = compile_robot(source, floating_base=floating_base, ground=ground)
+    spec, compiled = compile_robot(source, make_options(**options))
     if (compiled.nq, compiled.nbody, compiled.nu) != (model.source.nq, model.source.nbody, model.source.nu):
         raise ValueError(f"cannot save the robot: it is not the one of the file '{source}'")
     for mesh in spec.meshes:

@@ -1,0 +1,250 @@
+"""`trot play` in a real browser, on a screen and on a phone: the robot moves, is pushed, dragged, changed and reset."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import numpy as np
+import pytest
+
+pytest.importorskip("viser", reason='needs viser: pip install "trot[view]"')
+
+from browser import CHROMIUM, MISSING, browser_page
+from made_run import make_run
+from viewer_page import CAMERA, PROTOCOL, answer, open_page, running_viewer
+from websockets.sync.client import connect
+
+ROOT = Path(__file__).parents[2]
+TORSO = "/trot/world_0/torso"
+SIZES = {"screen": (1000, 700, 670, 700), "phone": (390, 844, 390, 330)}
+"""Width and height, and how much of them the panel leaves free."""
+
+
+@pytest.fixture
+def screenshots(request):
+    """A folder that outlives the test: pictures are there to be looked at."""
+    folder = ROOT / "build" / "screenshots" / re.sub(r"\W", "_", request.node.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def robot_pixels(image):
+    """Which have the orange of the Ant's lower legs."""
+    red, green, blue = image[..., 0], image[..., 1], image[..., 2]
+    return (red > 150) & (red - blue > 70) & (green - blue > 20) & (red - green > 20)
+
+
+def picture_of_the_robot(tab, path):
+    """With its legs in it."""
+    for _ in range(40):
+        image = tab.screenshot(path)
+        if robot_pixels(image).sum() > 100:
+            return image
+    raise AssertionError(f"no robot: {path}")
+
+
+def place_on_the_torso(image):
+    """Its x and y: in the midst of the largest blue thing."""
+    red, blue = image[..., 0], image[..., 2]
+    inside = np.lib.stride_tricks.sliding_window_view((blue > 80) & (blue - red > 40), (21, 21)).all(axis=(2, 3))
+    rows, columns = np.nonzero(inside)
+    middle = len(rows) // 2
+    return int(columns[middle]) + 10, int(rows[middle]) + 10
+
+
+def button(tab, label):
+    found = f"[...document.querySelectorAll('button')].find(button => button.innerText == '{label}')"
+    tab.wait_for(f"{found} != null")
+    return found
+
+
+def press(tab, label):
+    tab.evaluate(f"{button(tab, label)}.click()")
+    # Of clicks within a twentieth of a second, viser's page sends the last.
+    time.sleep(0.2)
+
+
+def table(tab):
+    """The numbers above the panel, by name."""
+    rows = "[...document.querySelectorAll('table tr')].map(row => [...row.cells].map(cell => cell.innerText.trim()))"
+    return {row[0]: row[1] for row in tab.evaluate(rows) or [] if len(row) == 2}
+
+
+def move_slider(tab, label, key):
+    """To an end of it."""
+    slider = f"""(() => {{
+        const name = [...document.querySelectorAll('label, div')].find(
+            node => node.children.length == 0 && node.innerText == '{label}');
+        let around = name;
+        while (!around.querySelector('[role=slider]')) around = around.parentElement;
+        around.querySelector('[role=slider]').focus();
+        return true; }})()"""
+    tab.wait_for(slider)
+    tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key)
+    tab.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
+
+
+def drag(tab, begin, end):
+    """Press at a place of the page, move to another, and stay there with the button down."""
+    (x, y), (to_x, to_y) = begin, end
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    time.sleep(0.3)
+    tab.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", buttons=1, clickCount=1)
+    for k in range(1, 11):
+        at = {"x": x + (to_x - x) * k / 10, "y": y + (to_y - y) * k / 10}
+        tab.call("Input.dispatchMouseEvent", type="mouseMoved", button="left", buttons=1, **at)
+        time.sleep(0.05)
+
+
+def let_go(tab, at):
+    tab.call("Input.dispatchMouseEvent", type="mouseReleased", x=at[0], y=at[1], button="left", clickCount=1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+def test_a_robot_to_play_with(size, screenshots):
+    width, height, free_x, free_y = SIZES[size]
+    mobile = size == "phone"
+    with (
+        running_viewer("ant", "--agent", "zero", command="play") as (process, address),
+        browser_page() as tab,
+        open_page(address) as other,
+    ):
+        tab.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        tab.open(address, offline=False)
+        tab.wait_for("document.querySelectorAll('.uplot').length == 2")
+        # It says that pages are drawn without a GPU here, and has an orange edge.
+        tab.evaluate("document.querySelectorAll('.mantine-Notification-closeButton').forEach(one => one.click())")
+        text = tab.evaluate("document.body.innerText")
+        words = ("Pause", "Step", "Reset", "Gravity", "Friction", "Mass", "Time", "Gradient", "return", "forward")
+        assert not [word for word in words if word not in text], text
+
+        # It moves: random actions, seen twice.
+        other.set("Actions", "random")
+        first = picture_of_the_robot(tab, screenshots / "moves_1.png")
+        time.sleep(1)
+        second = picture_of_the_robot(tab, screenshots / "moves_2.png")
+        assert (robot_pixels(first) ^ robot_pixels(second)).sum() > 100
+
+        # On the page a button pauses, and another resets.
+        press(tab, "Pause")
+        button(tab, "Play")
+        press(tab, "Reset")
+        tab.wait_for("document.body.innerText.includes('was reset')")
+        assert table(tab)["time"] == "0.0 s"
+        other.set("Actions", "zero")
+        press(tab, "Step")
+        tab.wait_for("document.body.innerText.includes('forward')")
+        assert other.controls["Play"]
+
+        # Without gravity, a push upwards lifts it for good.
+        move_slider(tab, "Gravity", "Home")
+        other.wait_for(lambda: other.controls["Gravity"]["value"] == 0)
+        low = other.places[TORSO][2]
+        press(tab, "up")
+        press(tab, "Play")
+        other.wait_for(lambda: other.places[TORSO][2] > low + 0.5)
+
+        press(tab, "As in the file")
+        other.wait_for(lambda: other.controls["Gravity"]["value"] == 1)
+
+        # The mouse holds the torso, and when time goes on lifts it, where it could not get to by itself.
+        press(tab, "Pause")
+        press(tab, "Reset")
+        other.wait_for(lambda: other.places[TORSO][2] < low + 0.1)
+        x, y = place_on_the_torso(picture_of_the_robot(tab, screenshots / "before_drag.png")[:free_y, :free_x])
+        drag(tab, (x, y), (x, max(y - 160, 5)))
+        press(tab, "Play")
+        other.wait_for(lambda: other.places[TORSO][2] > low + 0.4)
+        tab.screenshot(screenshots / "dragged.png")
+        let_go(tab, (x, max(y - 160, 5)))
+        other.wait_for(lambda: other.places[TORSO][2] < low + 0.1)
+
+        # Arrows.
+        other.set("Gradient", True)
+        tab.wait_for("document.body.innerText.includes('per N s')")
+        time.sleep(0.5)
+        tab.screenshot(screenshots / "gradient.png")
+        # viser's page for phones complains of its own way to listen.
+        assert not [error for error in tab.errors if "passive event listener" not in error] and not process.told
+        asked = {url.split("/")[2] for url in tab.requests if url.startswith(("http", "ws"))}
+        assert asked == {address.split("/")[2]}
+
+
+def test_ctrl_c_ends_it_cleanly():
+    command = [sys.executable, "-m", "trot", "play", "cartpole", "--port", "0", "--no-browser"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "cartpole: starting ...\n"
+            address = re.search(r"http://127\.0\.0\.1:\d+/[0-9a-f]{32}/", process.stdout.readline())[0]
+            with open_page(address) as page:
+                page.wait_for(lambda: page.moves > 20)
+                process.send_signal(signal.SIGINT)
+                _, told = process.communicate(timeout=20)
+            assert (process.returncode, told) == (0, "")
+        finally:
+            process.kill()
+
+
+def test_all_pages_see_the_same_world_and_a_slow_one_holds_up_nobody():
+    with running_viewer("ant", "--agent", "random", command="play") as (process, address), open_page(address) as page:
+        with open_page(address) as other, SlowPage(address):
+            for one in (page, other):
+                begun = one.moves
+                one.wait_for(lambda one=one, begun=begun: one.moves > begun + 2000)
+            other.set("Pause", True)
+            page.wait_for(lambda: "Play" in page.controls)
+            time.sleep(0.5)
+            assert page.places[TORSO] == other.places[TORSO]
+            assert len(page.places) > 10 and page.places == other.places
+        page.set("Play", True)
+        begun = page.moves
+        page.wait_for(lambda: page.moves > begun + 200)
+        assert process.poll() is None and not process.told
+
+
+class SlowPage:
+    """A page that never reads what it is sent, and has little room for it."""
+
+    def __init__(self, address):
+        self.address = address
+
+    def __enter__(self):
+        parts = urlsplit(self.address)
+        raw = socket.socket()
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.connect((parts.hostname, parts.port))
+        self.connection = connect(
+            f"ws://{parts.netloc}{parts.path.rstrip('/')}", sock=raw, origin=f"http://{parts.netloc}",
+            subprotocols=[PROTOCOL], max_size=None, compression=None, max_queue=1,
+        )  # fmt: skip
+        self.connection.send(msgspec.msgpack.encode(CAMERA))
+        return self
+
+    def __exit__(self, *_):
+        self.connection.socket.close()
+
+
+def test_only_its_own_pages_get_in():
+    with running_viewer("cartpole", "--agent", "zero", command="play") as (_, address):
+        path, host = "/" + address.split("/", 3)[3], address.split("/")[2]
+        assert answer(address, path, host, f"http://{host}", PROTOCOL)[0] == 101
+        assert answer(address, path, host, "http://evil.example", PROTOCOL)[0] == 403
+        assert answer(address, path, host, None, PROTOCOL)[0] == 403
+        assert answer(address, "/", host, f"http://{host}")[0] == 403
+
+
+def test_names_in_files_are_shown_as_text(tmp_path):
+    run, _ = make_run(tmp_path)
+    hostile = "<img src=x onerror=alert(1)>"
+    folder = run.path.rename(run.path.with_name(hostile))
+    with running_viewer(str(folder), command="play") as (_, address), open_page(address) as page:
+        page.wait_for(lambda: any("onerror" in text for text in page.texts()))
+        assert not any("<img" in text for text in page.texts())

@@ -1,0 +1,140 @@
+"""Quadruped: a Unitree Go1's figures; walk forward, sideways and turn, as commanded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trot.envs.constants import constant
+from trot.envs.rotation import rotate_back
+from trot.envs.situation import Situation
+from trot.envs.start import Start
+from trot.envs.task import ASSETS, Task
+
+STAND = (0.0, 0.9, -1.8) * 4
+"""Hip, thigh and calf of each leg, rad: where the servos hold it while actions are zero."""
+REACH = (0.3, 0.5, 0.5) * 4
+"""How far an action moves these, rad."""
+HEIGHT = 0.27
+"""Of the trunk while it stands, m."""
+FALLEN_HEIGHT = 0.13
+FASTEST = (1.0, 0.5, 1.0)
+"""Commands lie between these and their opposites: forward and to the left, m/s, and turning to the left, rad/s."""
+COMMANDS = 4
+"""In an episode, one after the other."""
+COMMAND_SECONDS = 5.0
+"""Each of them."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One row per world. Axes are the trunk's."""
+
+    height: Tensor
+    velocity: Tensor
+    turning: Tensor
+    down: Tensor
+    """Where gravity points."""
+    joints: Tensor
+    """Away from STAND, rad."""
+    joint_rates: Tensor
+    command: Tensor
+    """Of this moment: forward, to the left, turning to the left."""
+    elapsed: Tensor
+    """Since the episode began, s."""
+    last_action: Tensor
+    """The one before the present."""
+
+    @property
+    def slip(self) -> Tensor:
+        """How far the velocity along the ground is from what is commanded, squared."""
+        return (self.velocity[:, :2] - self.command[:, :2]).square().sum(dim=1, keepdim=True)
+
+    @property
+    def spin(self) -> Tensor:
+        """The same of turning."""
+        return (self.turning[:, 2:] - self.command[:, 2:]).square()
+
+
+class Quadruped(Task[Measurement]):
+    """Paid for moving and turning as commanded, level, at its height, with calm joints and smooth actions."""
+
+    summary = "a robot dog with servos: walk and turn as commanded"
+    robot = ASSETS / "quadruped.xml"
+    start = Start(
+        joint_q=(0.0, 0.0, HEIGHT, 1.0, 0.0, 0.0, 0.0, *STAND),
+        angle_noise=0.1,
+        joint_noise=0.1,
+        velocity_noise=0.1,
+    )
+    control_dt = 0.02
+    substeps = 20
+
+    def draw_memory(self, count: int, generator: torch.Generator | None, like: Tensor) -> dict[str, Tensor]:
+        share = like.new_full((count, 3 * COMMANDS), 0.75)
+        if generator is not None:
+            share = torch.rand(share.shape, generator=generator, dtype=like.dtype, device=like.device)
+        return {
+            "commands": (2 * share - 1) * constant(FASTEST * COMMANDS, like),
+            "elapsed": like.new_zeros(count, 1),
+            "last_action": like.new_zeros(count, self.num_actions),
+        }
+
+    def control(self, action: Tensor) -> Tensor:
+        return constant(STAND, action) + action * constant(REACH, action)
+
+    def measure(self, state: Situation) -> Measurement:
+        joint_q, joint_qd, memory = state.joint_q, state.joint_qd, state.memory
+        rotation = joint_q[:, 3:7]
+        which = (memory["elapsed"] / COMMAND_SECONDS).long().clamp(0, COMMANDS - 1)
+        commands = memory["commands"].view(-1, COMMANDS, 3)
+        return Measurement(
+            height=joint_q[:, 2:3],
+            velocity=rotate_back(rotation, joint_qd[:, :3]),
+            turning=joint_qd[:, 3:6],
+            down=rotate_back(rotation, constant((0.0, 0.0, -1.0), joint_q).expand(len(joint_q), 3)),
+            joints=joint_q[:, 7:] - constant(STAND, joint_q),
+            joint_rates=joint_qd[:, 6:],
+            command=commands.gather(1, which.unsqueeze(2).expand(-1, 1, 3)).squeeze(1),
+            elapsed=memory["elapsed"],
+            last_action=memory["last_action"],
+        )
+
+    def observation(self, measured: Measurement, previous_action: Tensor) -> dict[str, Tensor]:
+        return {
+            "height": measured.height,
+            "velocity": measured.velocity,
+            "turning": 0.5 * measured.turning,
+            "down": measured.down,
+            "command": measured.command,
+            "joints": measured.joints,
+            "joint_rates": 0.1 * measured.joint_rates,
+            "previous_action": previous_action,
+        }
+
+    def reward_terms(self, measured: Measurement, action: Tensor) -> dict[str, Tensor]:
+        rolling, rising = measured.turning[:, :2], measured.velocity[:, 2:]
+        return {
+            "speed": 3 - 3 * measured.slip,
+            "turning": 1 - measured.spin,
+            "level": -2 * measured.down[:, :2].square().sum(dim=1, keepdim=True),
+            "height": -20 * (measured.height - HEIGHT).square(),
+            "bounce": -0.2 * rising.square() - 0.02 * rolling.square().sum(dim=1, keepdim=True),
+            "smooth": -0.01 * (action - measured.last_action).square().sum(dim=1, keepdim=True),
+            "calm": -1e-4 * measured.joint_rates.square().sum(dim=1, keepdim=True),
+        }
+
+    def next_memory(self, measured: Measurement, action: Tensor) -> dict[str, Tensor]:
+        return {"elapsed": measured.elapsed + self.control_dt, "last_action": action}
+
+    def figures(self, measured: Measurement) -> dict[str, Tensor]:
+        return {"speed error, m/s": measured.slip.sqrt(), "turning error, rad/s": measured.spin.sqrt()}
+
+    def fallen(self, measured: Measurement) -> Tensor:
+        return (measured.height < FALLEN_HEIGHT) | (measured.down[:, 2:] > -0.5)
+
+    def looks_fallen(self, observation: Mapping[str, Tensor]) -> Tensor:
+        return (observation["height"] < FALLEN_HEIGHT) | (observation["down"][:, 2:] > -0.5)

@@ -1,0 +1,96 @@
+"""`trot play`: a living robot in the browser, to push, to drag and to change.
+
+viser, PyTorch and MuJoCo are imported when they are needed, so that the command line's help answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+from trot.command_line import parse
+
+if TYPE_CHECKING:
+    from trot.learn.agent import Agent
+
+DESCRIPTION = "Play with a living robot in the browser: push it, drag it, change its world."
+EXTRA = 'trot play: viser is not installed; pip install "trot[view]" adds it'
+
+
+@dataclass
+class PlaySettings:
+    """Play with a living robot."""
+
+    source: tyro.conf.Positional[str]
+    """A run folder, a task, or my_task.py:Class."""
+    agent: Literal["policy", "random", "zero"] = "policy"
+    """Who acts at first: the run's policy or the one that comes with trot, chance, or nobody."""
+    checkpoint: str = "best"
+    """Of a run: initial, iteration_000400, ..., best, last."""
+    seed: int = 0
+    """Of the starts and of random actions."""
+    follow: bool = True
+    """Keep the robot in the middle."""
+    port: int = 8080
+    """On 127.0.0.1; 0 for any that is free."""
+    browser: bool = True
+    """Open the page at once."""
+
+
+def play_command(arguments: list[str]) -> int:
+    """Play with a living robot; returns the exit code."""
+    settings = parse(PlaySettings, "trot play", DESCRIPTION, arguments)
+    try:
+        import viser  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "viser":
+            raise
+        print(EXTRA, file=sys.stderr)
+        return 2
+    print(f"{_title(settings.source)}: starting ...", flush=True)
+    from trot.view.play.living import Living
+    from trot.view.play.player import serve_play
+
+    task, agent, about = find_player(settings.source, settings.agent, settings.checkpoint)
+    living = Living(task, agent, settings.agent, settings.seed)
+    serve_play(
+        living,
+        title=_title(settings.source),
+        about=about,
+        follow=settings.follow,
+        port=settings.port,
+        open_browser=settings.browser,
+    )
+    return 0
+
+
+def find_player(source: str, kind: str, checkpoint: str) -> tuple[str, Agent | None, str]:
+    """The task that is meant, its policy where there is one, and a line about that policy."""
+    from trot.envs.registry import TASKS, names_task
+    from trot.learn.agent import load_agent
+    from trot.learn.packaged_policy import load_packaged, packaged_tasks
+    from trot.runs.folder import RunFolder
+
+    if not names_task(source):
+        if not Path(source).exists():
+            raise FileNotFoundError(f"'{source}' is no run folder or task; tasks are {', '.join(TASKS)}")
+        run = RunFolder.open(source)
+        return str(run.settings["task"]), load_agent(run, checkpoint), f"policy '{checkpoint}' of {run.path.name}"
+    if source in packaged_tasks():
+        policy = load_packaged(source)
+        return source, policy.agent, f"policy by '{policy.command}', {policy.date}: return {policy.mean_return:.0f}"
+    if kind == "policy":
+        trained = f"runs/{source.rpartition(':')[2]}-shac-0"
+        raise ValueError(
+            f"no policy comes with trot for '{source}'. Get one: trot train {source} && trot play {trained}. "
+            "Or play without: --agent random, --agent zero"
+        )
+    return source, None, ""
+
+
+def _title(source: str) -> str:
+    return Path(source).name or source

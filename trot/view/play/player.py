@@ -1,0 +1,216 @@
+"""The loop of `trot play`: it lets a world live in real time, and shows it to every page that looks."""
+
+from __future__ import annotations
+
+import copy
+import time
+import webbrowser
+
+import mujoco
+import numpy as np
+import torch
+import viser
+
+from trot.learn.torch_threads import one_torch_thread
+from trot.sim.model import Floats
+from trot.view.browser.nodes import RobotScene
+from trot.view.browser.page import quiet_server
+from trot.view.browser.page_guard import Guard
+from trot.view.play.gain_arrows import GainArrows
+from trot.view.play.holds import Holds
+from trot.view.play.live_charts import LiveCharts
+from trot.view.play.living import Living
+from trot.view.play.page_layout import arrange
+from trot.view.play.play_controls import PlayControls
+from trot.view.play.push_gains import push_gains
+
+FRAME_SECONDS = 1 / 60
+IDLE_SECONDS = 0.05
+PANEL_SECONDS = 0.1
+"""Between updates of numbers and charts, which cost more than the picture."""
+GRADIENT_SECONDS = 0.25
+MOST_BEHIND = 0.1
+"""Seconds that the world makes up for after a delay; a machine that is too slow shows slow motion."""
+SURVEY_SECONDS = 4.0
+
+
+def serve_play(living: Living, *, title: str, about: str, follow: bool, port: int, open_browser: bool) -> None:
+    """Let the world live in the browser, until Ctrl-C.
+
+    Args:
+        living: The world.
+        title: Above the panel.
+        about: Who acts in it.
+        follow: Keep the robot in the middle.
+        port: 0 for any that is free. One that is taken raises ValueError.
+        open_browser: Show the page at once.
+    """
+    guard = Guard()
+    with quiet_server(port, guard) as server, one_torch_thread():
+        server.gui.set_panel_label(f"trot: {title}")
+        # Sharing would open a tunnel to the outside.
+        server.gui.configure_theme(show_logo=False, show_share_button=False)
+        player = Player(server, guard, living, about, follow)
+        url = guard.address(server.get_port())
+        print(f"{title}: {url} (Ctrl-C ends)", flush=True)
+        if open_browser:
+            webbrowser.open(url)
+        try:
+            while True:
+                began = time.monotonic()
+                wait = player.tick(began)
+                time.sleep(max(0.0, began + wait - time.monotonic()))
+        except KeyboardInterrupt:
+            print()
+
+
+class Player:
+    """Everything in the world and in the scene happens in the thread that calls tick()."""
+
+    def __init__(self, server: viser.ViserServer, guard: Guard, living: Living, about: str, follow: bool) -> None:
+        self._server, self._living, self._about = server, living, about
+        model = living.robot.source
+        self._scene = RobotScene(server.scene, model, living.joint_q[None])
+        self._arrows = GainArrows(server.scene, self._scene, living.inertia)
+        self._holds = Holds(self._scene, guard)
+        self.controls = PlayControls(
+            server, guard, agents=list(living.acts), agent=living.kind, directions=living.directions,
+            pushed=living.pushed_name, follow=follow,
+        )  # fmt: skip
+        self._charts = LiveCharts(self.controls.charts, server.gui)
+        arrange(server, *self._scene.camera(survey(living, self._scene)))
+        self._owed, self._last_tick = 0.0, time.monotonic()
+        self._panel_due, self._gradient_due = 0.0, 0.0
+        self._gradient_at = -1
+        self._rate = _Rate()
+        self._picture: object = None
+        self._draw(1.0)
+        self._draw_panel()
+
+    def tick(self, now: float) -> float:
+        """Do what is due, and return how many seconds there are until the next thing is."""
+        elapsed, self._last_tick = now - self._last_tick, now
+        pages = self._server.get_clients()
+        self._holds.keep(pages)
+        if not pages:
+            self._rate = _Rate()
+            return IDLE_SECONDS
+        controls, living = self.controls, self._living
+        living.kind = str(controls.agent.value)
+        living.change(controls.factors)
+        for what, direction in controls.take_wishes():
+            if what == "push":
+                living.push(direction, float(controls.strength.value))
+            elif what == "reset":
+                self._holds.release()
+                living.reset()
+            else:
+                self._step()
+        steps = self._live(elapsed) if controls.playing else 0
+        self._rate.note(now, steps * living.dt)
+        self._draw(self._owed / living.dt if controls.playing else 1.0)
+        self._update_gradient(now)
+        if now >= self._panel_due:
+            self._panel_due = now + PANEL_SECONDS
+            self._draw_panel()
+        return FRAME_SECONDS if controls.playing else IDLE_SECONDS
+
+    def _live(self, elapsed: float) -> int:
+        """Make the steps that are due; returns how many."""
+        speed, dt = float(self.controls.speed.value), self._living.dt
+        self._owed = min(self._owed + elapsed * speed, MOST_BEHIND * speed + dt)
+        # A millionth of a step is rounding.
+        steps = int(self._owed / dt + 1e-6)
+        for _ in range(steps):
+            self._step()
+        self._owed = max(0.0, self._owed - steps * dt)
+        return steps
+
+    def _step(self) -> None:
+        living = self._living
+        living.step(self._holds.pulls(living.inertia.at(living.joint_q)) if self._holds else ())
+
+    def _draw(self, share: float) -> None:
+        """The robot at this share of the way through its last step: in slow motion there are pictures between steps."""
+        living, follow = self._living, 0 if self.controls.follow.value else None
+        picture = (living.steps, living.episodes, share, follow)
+        if picture == self._picture:
+            return
+        self._picture = picture
+        shown = between(living.robot.source, living.before, living.joint_q, share)
+        with self._server.atomic():
+            self._scene.show(shown[None], living.control[None], follow)
+
+    def _draw_panel(self) -> None:
+        living, episode = self._living, self._living.episode
+        rows = [("time", f"{living.seconds:.1f} s"), ("return", f"{episode.total:.1f}")]
+        rows += [(f"  {name}", f"{value:.3f}") for name, value in episode.terms.items()]
+        if living.ended is not None:
+            ended = living.ended
+            rows.append((f"episode {living.episodes - 1} {ended.how}", f"{ended.total:.1f}, {ended.seconds:.1f} s"))
+        rows.append(("pictures per second", self._rate.text()))
+        self.controls.tell(self._about if living.kind == "policy" else f"{living.kind} actions", rows)
+        self._charts.show(living.history)
+
+    def _update_gradient(self, now: float) -> None:
+        controls, living = self.controls, self._living
+        if not controls.gradient.value:
+            if self._gradient_at >= 0:
+                self._arrows.hide()
+                controls.tell_gradient("")
+                self._gradient_at = -1
+            return
+        if living.steps == self._gradient_at or now < self._gradient_due:
+            return
+        self._gradient_at, self._gradient_due = living.steps, now + GRADIENT_SECONDS
+        gains = push_gains(living.env, living.act, living.inertia)
+        with self._server.atomic():
+            controls.tell_gradient(self._arrows.show(gains, living.inertia))
+
+
+class _Rate:
+    """Pictures per second, and how fast time runs, over the last second or so."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._pictures, self._seconds, self._text = 0, 0.0, ""
+
+    def note(self, now: float, seconds: float) -> None:
+        if self._began is None:
+            self._began = now
+            return
+        self._pictures += 1
+        self._seconds += seconds
+        if now - self._began >= 1.0:
+            passed = now - self._began
+            self._text = f"{self._pictures / passed:.0f}, time x {self._seconds / passed:.2f}"
+            self._began, self._pictures, self._seconds = now, 0, 0.0
+
+    def text(self) -> str:
+        return self._text
+
+
+def between(model: mujoco.MjModel, first: Floats, second: Floats, share: float) -> Floats:
+    """A pose on the way from one to another; rotations turn the short way."""
+    velocity, pose = np.zeros(model.nv), first.copy()
+    mujoco.mj_differentiatePos(model, velocity, 1.0, first, second)
+    mujoco.mj_integratePos(model, pose, velocity, share)
+    return pose
+
+
+@torch.no_grad()
+def survey(living: Living, scene: RobotScene) -> tuple[Floats, Floats]:
+    """The corners of a box around all that the robot does in its first seconds, seen from where it is followed."""
+    env, model = copy.deepcopy(living.env), scene.kinematics
+    observation, corners = env.worlds.observation, list[tuple[Floats, Floats]]()
+    for step in range(round(SURVEY_SECONDS / living.dt)):
+        if step % 4 == 0:
+            joint_q = env.worlds.joint_q[0].double().numpy()
+            low, high = model.extent(joint_q)
+            if scene.leader is not None:
+                place = model.poses(joint_q).position[scene.leader] * [1, 1, 0]
+                low, high = low - place, high - place
+            corners.append((low, high))
+        observation, *_ = env.step(living.act(observation).clamp(-1, 1))
+    lows, highs = zip(*corners, strict=True)
+    return np.min(lows, axis=0), np.max(highs, axis=0)
