@@ -30,7 +30,7 @@ def batch(task, in_rounds=False, seeds=SEEDS, **options):
     env = MemberEnv(task, EACH, seeds, dtype=torch.float64, **options)
     env._in_rounds = in_rounds
     env.reset()
-    begin_at_different_times(env)
+    begin_at_different_times(env, range(len(seeds)), in_rounds)
     return env
 
 
@@ -39,7 +39,7 @@ def alone(task, seed, in_rounds=False, **options):
     if in_rounds:
         env._fresh_starts = lambda done: env._one_each()
     env.reset()
-    begin_at_different_times(env)
+    begin_at_different_times(env, [SEEDS.index(seed) if seed in SEEDS else 0], in_rounds)
     return env
 
 
@@ -48,9 +48,10 @@ def random_actions(steps, num_actions):
     return 2 * torch.rand(steps, len(SEEDS) * EACH, num_actions, generator=generator, dtype=torch.float64) - 1
 
 
-def begin_at_different_times(env):
-    """Episodes of each member's seven worlds run out of time in seven different steps."""
-    env.worlds.clock.copy_((torch.arange(env.num_worlds) % LENGTH).unsqueeze(1))
+def begin_at_different_times(env, members, in_rounds):
+    """Worlds of a member run out of time in different steps; where starts are taken as needed, members differ, too."""
+    clocks = [torch.arange(EACH) // (1 if in_rounds else member + 1) for member in members]
+    env.worlds.clock.copy_(torch.cat(clocks).unsqueeze(1))
 
 
 @TASK_AND_LAYOUT
@@ -60,7 +61,7 @@ def test_each_member_is_an_environment_with_its_seed(name, options, in_rounds):
     together = batch(task, in_rounds, **options)
     singles = [alone(task, seed, in_rounds, **options) for seed in SEEDS]
     ended = torch.zeros(len(SEEDS), dtype=torch.int64)
-    # Each member's store of 32 starts per world is used up and drawn anew, by falls in a step of its own.
+    # Each member's store of 32 starts per world is used up and drawn anew, in a step of its own.
     for step, action in enumerate(random_actions(250, task.num_actions)):
         *_, terminated, truncated, _ = together.step(action)
         ended += (terminated | truncated).view(len(SEEDS), EACH).sum(dim=1)
@@ -104,7 +105,7 @@ def test_all_members_go_on_to_the_bit(name, in_rounds):
     for action in actions[:23]:
         together.step(action)
     saved = together.get_state()
-    for action in actions[23:40]:
+    for action in actions[23:28]:
         together.step(action)
     together.set_state(saved)
     resumed.set_state(saved)
