@@ -235,6 +235,7 @@ def test_where_every_run_stops_the_training_ends(tmp_path, monkeypatch, capsys):
     [
         (["--seeds", "0-2", "--seed", "1"], "--seed is for one run, --seeds for several: give one of them"),
         (["--seeds", "0-2", "--seed=1"], "--seed is for one run, --seeds for several: give one of them"),
+        (["--seeds"], "--seeds names no seed: give some, such as 0-15 or 0 3 7"),
         (["--seeds", "0-3", "2"], "the seed 2 is there twice"),
         (["--seeds", "3-2"], "seeds are whole numbers or ranges, such as 0 3 7 or 0-15, not '3-2'"),
         (["--seeds", "one"], "not 'one'"),

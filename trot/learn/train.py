@@ -62,6 +62,8 @@ class TrainSettings(Generic[Settings]):
 
 def train(settings: TrainSettings[Any]) -> RunFolder:
     """Start a run and see it through; train_together() does so with several seeds."""
+    if settings.seeds:
+        raise ValueError(f"train() is for one seed; for {', '.join(settings.seeds)} call train_together()")
     algorithm = find_algorithm(settings.algo)
     env = make_training_env(settings)
     require_trainable(env)
@@ -107,7 +109,10 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
     given = {argument.partition("=")[0] for argument in arguments}
     if {"--seed", "--seeds"} <= given:
         raise ValueError("--seed is for one run, --seeds for several: give one of them")
-    return parse(kind, "trot train", description, arguments, default=default)
+    settings = parse(kind, "trot train", description, arguments, default=default)
+    if "--seeds" in given and not settings.seeds:
+        raise ValueError("--seeds names no seed: give some, such as 0-15 or 0 3 7")
+    return settings
 
 
 def choose_device(device: str) -> str:
