@@ -3,6 +3,7 @@
 python -m bench.train                     all tasks, on the GPU where there is one
 python -m bench.train --tasks ant --device cpu
 python -m bench.train --algo bptt --tasks cartpole
+python -m bench.train --tasks ant --members 16    sixteen seeds in one batch
 python -m bench.train --compare           beside the program released with the SHAC paper, on an H200
 """
 
@@ -38,6 +39,8 @@ class TrainBenchSettings:
     """auto takes CUDA where there is a GPU."""
     worlds: int | None = None
     """Instead of the tuned number."""
+    members: int | None = None
+    """So many seeds in one batch, each with these worlds, as by `trot train --seeds`."""
     iterations: int = 12
     """Of which the medians are printed."""
     compare: bool = False
@@ -46,19 +49,23 @@ class TrainBenchSettings:
     """Write every figure to this file too."""
 
 
-def measure_training(task: str, algo: str, device: str, worlds: int | None, iterations: int) -> IterationTime:
+def measure_training(
+    task: str, algo: str, device: str, worlds: int | None, iterations: int, members: int | None = None
+) -> IterationTime:  # fmt: skip
     """With the settings tuned for the task."""
     algorithm = find_algorithm(algo)
     settings = algorithm.resolve(task)
     if worlds is not None:
         settings = replace(settings, num_worlds=worlds)
-    return measure_iterations(algorithm, task, settings, device, iterations)
+    return measure_iterations(algorithm, task, settings, device, iterations, members)
 
 
 def run_train_bench(settings: TrainBenchSettings) -> None:
     """Measure and print."""
-    if settings.compare and settings.algo != DEFAULT_ALGORITHM:
-        raise ValueError(f"--compare knows figures of {DEFAULT_ALGORITHM} alone, not of {settings.algo}")
+    if settings.compare and (settings.algo != DEFAULT_ALGORITHM or settings.members is not None):
+        raise ValueError(f"--compare knows figures of {DEFAULT_ALGORITHM} alone, and of one seed at a time")
+    if settings.members is not None and settings.members < 1:
+        raise ValueError(f"members must be at least 1, not {settings.members}")
     device = choose_device(settings.device)
     # A mistake ends it before the first minute is spent.
     existing_device(device)
@@ -68,7 +75,9 @@ def run_train_bench(settings: TrainBenchSettings) -> None:
     measured = []
     for task in settings.tasks:
         print(f"{task}, {settings.algo}, {device}", file=sys.stderr, flush=True)
-        measured.append(measure_training(task, settings.algo, device, settings.worlds, settings.iterations))
+        measured.append(
+            measure_training(task, settings.algo, device, settings.worlds, settings.iterations, settings.members)
+        )
     print(f"\n### One learning iteration, ms\n\n{_table(measured, settings.compare)}", flush=True)
     if settings.json is not None:
         settings.json.write_text(json.dumps([asdict(row) for row in measured], indent=2) + "\n")
@@ -79,7 +88,8 @@ def _table(measured: list[IterationTime], compare: bool) -> str:
     rows = []
     for row in measured:
         parts = [f"{ms:.1f}" for ms in (*row.phases.values(), row.total)]
-        rows.append([row.task, str(row.worlds), *parts, f"{row.steps_per_second:,.0f}"])
+        worlds = str(row.worlds) if row.members is None else f"{row.members} x {row.worlds}"
+        rows.append([row.task, worlds, *parts, f"{row.steps_per_second:,.0f}"])
     if any(row.updates for row in measured):
         head.append("updates/s")
         for cells, row in zip(rows, measured, strict=True):

@@ -54,17 +54,24 @@ def train(arguments: list[str]) -> int:
     """Teach a policy by gradients through the simulation."""
     from trot.learn.train import parse_settings
     from trot.learn.train import train as start
+    from trot.learn.train_together import train_together
 
-    start(parse_settings(arguments))
+    settings = parse_settings(arguments)
+    if settings.seeds:
+        train_together(settings)
+    else:
+        start(settings)
     return 0
 
 
 def resume(arguments: list[str]) -> int:
-    """Go on with a run as if it had never stopped."""
+    """Go on with a run as if it had never stopped, or with several of `trot train --seeds` in one batch."""
     from trot.learn.resume import resume as go_on
+    from trot.learn.resume_together import resume_together
 
     def read(
         run: tyro.conf.Positional[Path],
+        others: tyro.conf.Positional[tuple[Path, ...]] = (),
         device: str = "auto",
         stop_at: float | None = None,
         iterations: int | None = None,
@@ -74,12 +81,16 @@ def resume(arguments: list[str]) -> int:
 
         Args:
             run: The run folder.
+            others: More of them that differ in their seeds alone, to go on together.
             device: auto is the kind of device that the run began on.
             stop_at: Another goal than the run's own, also for a run that has reached that.
             iterations: In all, instead of the run's own number; also for a run that is finished.
             minutes: Of training in all, instead of the run's own limit, also where that is reached; inf for no limit.
         """
-        go_on(run, device, stop_at, iterations, minutes)
+        if others:
+            resume_together([run, *others], device, stop_at, iterations, minutes)
+        else:
+            go_on(run, device, stop_at, iterations, minutes)
 
     parse_call(read, "trot resume", resume.__doc__, arguments)()
     return 0

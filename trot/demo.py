@@ -9,8 +9,8 @@ from trot.learn.agent import load_agent
 from trot.learn.algorithms import find_algorithm
 from trot.learn.evaluate import evaluate
 from trot.learn.resume import resume
+from trot.learn.schedule import Schedule
 from trot.learn.train import DEFAULT_ALGORITHM, TrainSettings, train
-from trot.learn.trainer import Schedule
 from trot.runs.folder import RunFolder
 from trot.view.motion.record import record
 

@@ -1,11 +1,13 @@
 """The time of an iteration, by a clock that the phases move themselves."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from trot.learn import iteration_time
+from trot.learn.algorithms import find_algorithm
 from trot.learn.iteration_time import WARM_UP, measure_iterations
 from trot.learn.learner import LearnerSettings, Phase
 
@@ -34,3 +36,11 @@ def test_medians_of_the_phases_after_the_warm_up(monkeypatch):
     assert (found.worlds, found.steps, found.updates) == (4, 100, 5)
     assert found.total == pytest.approx(500) and found.steps_per_second == pytest.approx(200)
     assert found.updates_per_second == pytest.approx(10)
+
+
+def test_members_count_all_their_steps():
+    shac = find_algorithm("shac")
+    small = {"num_worlds": 2, "horizon": 4, "actor_hidden": (8,), "critic_hidden": (8,), "critic_passes": 1}
+    found = measure_iterations(shac, "cartpole", replace(shac.resolve("cartpole"), **small), "cpu", 1, members=3)
+    assert (found.members, found.worlds, found.steps) == (3, 2, 3 * 2 * 4)
+    assert set(found.phases) == {"rollout", "backward", "critic", "other"}

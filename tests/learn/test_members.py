@@ -95,8 +95,8 @@ def test_each_member_of_a_policy_is_the_single_policy(kind, noisy, shared):
     for index, single in enumerate(singles):
         single.network = take_member(together.network, index)
         if kind == "gaussian":
-            assert together.log_std.shape == (MEMBERS, 1, OUTPUTS)
-            single.log_std.data.copy_(together.log_std[index, 0])
+            assert together.log_std.shape == (MEMBERS, OUTPUTS)
+            single.log_std.data.copy_(together.log_std[index])
     noise = [normal(MEMBERS, ROWS, OUTPUTS, seed=3)] if noisy else []
     same_as_alone(together, singles, rows_of(shared), *noise)
 

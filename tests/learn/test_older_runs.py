@@ -17,7 +17,7 @@ from trot.cli import main
 from trot.learn.agent import load_agent
 from trot.learn.algorithms.shac import Shac, ShacSettings
 from trot.learn.saved_settings import settings_from
-from trot.learn.trainer import Schedule
+from trot.learn.schedule import Schedule
 from trot.runs.folder import RunFolder
 from trot.view.motion.record import record
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from trot.learn.optimizer import Adam, clip_
+from trot.learn.members import side_by_side, views_into
+from trot.learn.optimizer import Adam, MemberAdam, clip_, clip_members_
 
 BETAS = (0.7, 0.95)
 SHAPES = [(4, 3), (5,), ()]
@@ -190,3 +191,43 @@ def test_captured_in_a_graph_it_is_what_it_is_without():
         graph.replay()
         assert same(eager, captured)
         assert same(optimizers[0].buffers(), optimizers[1].buffers())
+
+
+MEMBER_RATES = (0.5**5, 0.5**7, 0.0)
+
+
+def of_members(shapes, seed):
+    return [numbers(len(MEMBER_RATES), *shape, seed=seed + index) for index, shape in enumerate(shapes)]
+
+
+def test_each_member_takes_the_steps_of_adam_at_a_rate_of_its_own():
+    shapes = [(4, 3), (5,)]
+    flat = side_by_side(of_members(shapes, 0))
+    alone = [[part[member].clone() for part in of_members(shapes, 0)] for member in range(len(MEMBER_RATES))]
+    together = MemberAdam(flat, of_members(shapes, 0), BETAS)
+    together.rate.copy_(torch.tensor(MEMBER_RATES))
+    singles = [Adam(weights, BETAS) for weights in alone]
+    for step in range(5):
+        found = of_members(shapes, 100 * (step + 1))
+        together.step([side_by_side(found)])
+        for member, (single, rate) in enumerate(zip(singles, MEMBER_RATES, strict=True)):
+            single.rate.fill_(rate)
+            single.step([part[member] for part in found])
+    for member, (single, weights) in enumerate(zip(singles, alone, strict=True)):
+        for view, weight in zip(views_into(flat, of_members(shapes, 0)), weights, strict=True):
+            torch.testing.assert_close(view[member], weight, rtol=1e-13, atol=1e-15)
+        # What is saved has Adam's names, in Adam's order, with an axis of members in front.
+        assert list(together.state_dict()) == list(single.state_dict())
+        for name, tensor in single.state_dict().items():
+            torch.testing.assert_close(together.state_dict()[name][member], tensor, rtol=1e-13, atol=0)
+    start = of_members(shapes, 0)
+    assert views_into(flat, start)[0][2].equal(start[0][2]) and not views_into(flat, start)[0][1].equal(start[0][1])
+
+
+def test_each_member_is_clipped_by_its_own_norm():
+    gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4], [float("nan"), 1.0]], dtype=torch.float64)
+    norm = clip_members_(gradient, 1.0)
+    torch.testing.assert_close(norm[:2], torch.tensor([5.0, 0.5], dtype=torch.float64))
+    assert norm[2].isnan() and gradient[2].isnan().all()
+    torch.testing.assert_close(gradient[0], torch.tensor([0.6, 0.8], dtype=torch.float64), rtol=1e-6, atol=0)
+    assert gradient[1].tolist() == [0.3, 0.4]

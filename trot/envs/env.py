@@ -42,6 +42,9 @@ class Env:
     CUDA graph; docs/environments.md shows how.
     """
 
+    members: int | None = None
+    """How many learn here side by side, each in as many worlds, one member's after the other's; None: one alone."""
+
     def __init__(
         self,
         task: Task[Any],
@@ -61,9 +64,7 @@ class Env:
         self.task, self.num_worlds, self.dtype = task, num_worlds, dtype
         self.device = existing_device(device)
         self.stochastic_start, self.randomize = stochastic_start, randomize
-        if not isinstance(seed, int) or not -(2**63) <= seed < LARGEST_SEED:
-            raise ValueError(f"seed must be a whole number of at least -2^63 and below 2^64 - 2^20, not {seed!r}")
-        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.generator = self._seeded(seed)
         self._zero = torch.zeros((), dtype=dtype, device=self.device)
         # As tensors, because PyTorch takes three times as long to add or compare a plain number, and would bring it to
         # the GPU each time.
@@ -87,6 +88,11 @@ class Env:
         self._worlds: Worlds | None = None
         self._window_start: Worlds | None = None
 
+    def _seeded(self, seed: int) -> torch.Generator:
+        if not isinstance(seed, int) or not -(2**63) <= seed < LARGEST_SEED:
+            raise ValueError(f"seed must be a whole number of at least -2^63 and below 2^64 - 2^20, not {seed!r}")
+        return torch.Generator(self.device).manual_seed(seed)
+
     def _make_physics(self, guard: Guard) -> Physics:
         variant = Variant(self.dtype, per_world_parameters=self.randomize is not None, store_factor=self._zero.is_cuda)
         run = launcher(self.task.model, variant, self._zero.device)
@@ -108,6 +114,11 @@ class Env:
         copied = memo[id(self)] = type(self).__new__(type(self))
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """All that starts are drawn from."""
+        return [self.generator]
 
     @property
     def num_observations(self) -> int:
@@ -420,36 +431,46 @@ class Env:
 
     def get_state(self) -> dict[str, Any]:
         """A copy of everything, for set_state(): tensors and a number, safe to save with torch.save()."""
-        assert self._starts is not None or self._worlds is None
-        starts = {} if self._starts is None else self._starts.tensors()
+        worlds = self.worlds
+        assert self._starts is not None
+        return self._saved(worlds, self._starts, self._used, self.generator)
+
+    def _saved(self, worlds: Worlds, starts: Starts, used: int, generator: torch.Generator) -> dict[str, Any]:
         return {
-            "worlds": self.worlds.clone().tensors(),
+            "worlds": worlds.clone().tensors(),
             "memory": dict(self._memory_widths),
-            "starts": {name: tensor.clone() for name, tensor in starts.items()},
-            "used": self._used,
-            "generator": self.generator.get_state(),
+            "starts": {name: tensor.clone() for name, tensor in starts.tensors().items()},
+            "used": used,
+            "generator": generator.get_state(),
         }
 
     def set_state(self, saved: dict[str, Any]) -> Tensor:
         """Go on exactly where get_state() was called. Returns the observation."""
-        for name in ("worlds", "starts", "used", "generator"):
-            if name not in saved:
-                raise ValueError(f"the saved state has no '{name}'; it must be what get_state() gave")
-        require_same_memory(saved.get("memory", {}), self._memory_widths, "the saved state")
-        worlds = self.saved_worlds(saved["worlds"])
-        starts = Starts.from_saved(self._copied(saved["starts"]), self._columns)
-        if not isinstance(saved["used"], int) or not 0 <= saved["used"] <= starts.count:
-            raise ValueError(f"the saved state says that {saved['used']!r} of its {starts.count} starts are used")
-        starts = replace(starts, joint_q=with_unit_quaternions(self.task.model, starts.joint_q))
+        worlds, starts = self._read_saved(saved, self.num_worlds)
         # What can still fail comes before the first change.
         self.generator.set_state(saved["generator"].cpu())
         self._settle(worlds)
         self._starts, self._used, self._starts_captured = starts, saved["used"], False
         return worlds.observation
 
-    def saved_worlds(self, tensors: dict[str, Any]) -> Worlds:
-        """A copy of what Worlds.tensors() gave, on this device. Raises ValueError where it does not fit in here."""
-        return self._upright(Worlds.from_saved(self._copied(tensors), self._columns, self.num_worlds))
+    def _read_saved(self, saved: dict[str, Any], rows: int) -> tuple[Worlds, Starts]:
+        """Copies on this device of what _saved() gave of so many worlds. ValueError where they do not fit in here."""
+        for name in ("worlds", "starts", "used", "generator"):
+            if name not in saved:
+                raise ValueError(f"the saved state has no '{name}'; it must be what get_state() gave")
+        require_same_memory(saved.get("memory", {}), self._memory_widths, "the saved state")
+        worlds = self.saved_worlds(saved["worlds"], rows)
+        starts = Starts.from_saved(self._copied(saved["starts"]), self._columns)
+        if not isinstance(saved["used"], int) or not 0 <= saved["used"] <= starts.count:
+            raise ValueError(f"the saved state says that {saved['used']!r} of its {starts.count} starts are used")
+        return worlds, replace(starts, joint_q=with_unit_quaternions(self.task.model, starts.joint_q))
+
+    def saved_worlds(self, tensors: dict[str, Any], rows: int | None = None) -> Worlds:
+        """A copy of what Worlds.tensors() gave, on this device. Raises ValueError where it does not fit in here.
+
+        It is to hold so many worlds, all of them unless given.
+        """
+        return self._upright(Worlds.from_saved(self._copied(tensors), self._columns, rows or self.num_worlds))
 
     def _copied(self, tensors: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -489,33 +510,52 @@ class Env:
 
     def _fresh_starts(self, done: Tensor) -> Starts:
         """A row per world, a start that was never used before in those that are done."""
+        if done.is_cuda:
+            return self._one_each()
+        first = self._take(int(done.sum()))
         assert self._starts is not None
+        return self._starts.select((first - 1 + done.squeeze(1).cumsum(0)).clamp_(min=0))
+
+    def _one_each(self) -> Starts:
+        """A start for every world: the GPU is not asked how many are done."""
         if capturing(self.device) and not self._starts_captured:
             raise RuntimeError("call env.detach() first inside the capture, or every replay repeats the same starts")
-        # The GPU is not asked how many are done: each step takes a row for every world.
-        needed = self.num_worlds if done.is_cuda else int(done.sum())
+        first = self._take(self.num_worlds)
+        assert self._starts is not None
+        return self._starts.rows(first, self.num_worlds)
+
+    def _take(self, needed: int) -> int:
+        """The place of the first of so many starts; new ones are drawn where there are not enough."""
+        assert self._starts is not None
         if self._used + needed > self._starts.count:
             self._draw_starts()
         first, self._used = self._used, self._used + needed
-        if done.is_cuda:
-            return self._starts.rows(first, needed)
-        return self._starts.select((first - 1 + done.squeeze(1).cumsum(0)).clamp_(min=0))
+        return first
 
-    @torch.no_grad()
     def _draw_starts(self) -> None:
-        task, model, rows = self.task, self.task.model, self.num_worlds
-        count = rows * max(1, min(START_ROUNDS, STARTS_AT_ONCE // rows))
-        generator = self.generator if self.stochastic_start else None
-        state = task.start.draw(model, count, generator, self._zero)
-        parameter = strength = memory = self._zero.new_zeros(count, 0)
-        if self.randomize is not None:
-            parameter, strength = self.randomize.draw(model, count, self.generator, self._zero)
-        if self._memory_widths:
-            memory = joined(task.draw_memory(count, generator, self._zero))
-        activation = self._zero.new_zeros(count, model.num_acts)
-        start = self._situation(state.joint_q, state.joint_qd, memory, activation)
-        previous_action = self._zero.new_zeros(count, self.num_actions)
-        observation = joined(task.observation(task.measure(start), previous_action))
-        self._starts = Starts(state.joint_q, state.joint_qd, observation, parameter, strength, memory)
+        self._starts = self._drawn(starts_in_store(self.num_worlds), [self.generator])
         self._starts_captured = capturing(self.device)
         self._used = 0
+
+    @torch.no_grad()
+    def _drawn(self, count: int, generators: Sequence[torch.Generator]) -> Starts:
+        """So many starts from each generator, those of the first before those of the second."""
+        task, model, rows = self.task, self.task.model, count * len(generators)
+        streams = generators[0] if len(generators) == 1 else generators
+        state = task.start.draw(model, rows, streams if self.stochastic_start else None, self._zero)
+        parameter = strength = memory = self._zero.new_zeros(rows, 0)
+        if self.randomize is not None:
+            parameter, strength = self.randomize.draw(model, rows, streams, self._zero)
+        if self._memory_widths:
+            each = generators if self.stochastic_start else [None] * len(generators)
+            memory = torch.cat([joined(task.draw_memory(count, generator, self._zero)) for generator in each])
+        activation = self._zero.new_zeros(rows, model.num_acts)
+        start = self._situation(state.joint_q, state.joint_qd, memory, activation)
+        previous_action = self._zero.new_zeros(rows, self.num_actions)
+        observation = joined(task.observation(task.measure(start), previous_action))
+        return Starts(state.joint_q, state.joint_qd, observation, parameter, strength, memory)
+
+
+def starts_in_store(num_worlds: int) -> int:
+    """How many starts are drawn at once for so many worlds."""
+    return num_worlds * max(1, min(START_ROUNDS, STARTS_AT_ONCE // num_worlds))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-import torch
 from torch import Tensor
 
+from trot.envs.streams import Streams, uniform
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters, columns
 
@@ -30,8 +30,11 @@ class Randomize:
             if not 0 < low <= high < float("inf"):
                 raise ValueError(f"randomize.{field.name} is ({low}, {high}); give 0 < low <= high, factors around 1")
 
-    def draw(self, model: Model, count: int, generator: torch.Generator, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Parameters as the kernels read them, (count, ...), and strengths (count, num_controls)."""
+    def draw(self, model: Model, count: int, generator: Streams, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Parameters as the kernels read them, (count, ...), and strengths (count, num_controls).
+
+        Several generators share the rows: those of the first come before those of the second.
+        """
         if self.motor_strength != (1.0, 1.0) and model.num_servos:
             name = model.actuator_name[model.servo_actuator[0]]
             raise ValueError(
@@ -49,6 +52,6 @@ class Randomize:
         return parameter, strength
 
 
-def _between(bounds: Range, shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
+def _between(bounds: Range, shape: tuple[int, ...], generator: Streams, like: Tensor) -> Tensor:
     low, high = bounds
-    return low + (high - low) * torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
+    return low + (high - low) * uniform(shape, generator, like)

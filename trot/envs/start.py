@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trot.envs.constants import constant
 from trot.envs.rotation import multiply, rotate_back
+from trot.envs.streams import Streams, uniform
 from trot.sim.manifold import UNIT_SQUARE, quaternion_columns, with_unit_quaternions
 from trot.sim.model import JointType, Model
 from trot.sim.state import State
@@ -44,8 +45,11 @@ class Start:
         squares = [sum(q * q for q in pose[column]) for column in quaternion_columns(model)]
         return pose if all(abs(square - 1) <= UNIT_SQUARE for square in squares) else _upright(model, pose)
 
-    def draw(self, model: Model, count: int, generator: torch.Generator | None, like: Tensor) -> State:
-        """`count` starts with the dtype and device of `like`; all of them at the nominal pose without a generator."""
+    def draw(self, model: Model, count: int, generator: Streams | None, like: Tensor) -> State:
+        """`count` starts with the dtype and device of `like`; all of them at the nominal pose without a generator.
+
+        Several generators share the rows: those of the first come before those of the second.
+        """
         joint_q = constant(self.pose(model), like).repeat(count, 1)
         joint_qd = joint_q.new_zeros(count, model.num_dofs)
         activation = joint_q.new_zeros(count, model.num_acts) if model.num_acts else None
@@ -66,7 +70,7 @@ class Start:
             widths += [plain] * JointType(kind).num_plain + [0.0] * (4 * JointType(kind).has_quaternion)
         return tuple(widths)
 
-    def _turn_free(self, q: Tensor, qd: Tensor, generator: torch.Generator) -> None:
+    def _turn_free(self, q: Tensor, qd: Tensor, generator: Streams) -> None:
         """Turn a free joint by a random rotation, and read the velocities that were drawn for it as a twist."""
         position, rotation = q[:, :3], q[:, 3:]
         axis = torch.nn.functional.normalize(_uniform(position.shape, generator, q), dim=1)
@@ -86,9 +90,9 @@ def _upright(model: Model, pose: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(row.tolist())
 
 
-def _uniform(shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
+def _uniform(shape: tuple[int, ...], generator: Streams, like: Tensor) -> Tensor:
     """Between -1 and 1."""
-    return 2 * torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device) - 1
+    return 2 * uniform(shape, generator, like) - 1
 
 
 SMALL_TURN = math.pi / 24

@@ -39,11 +39,13 @@ class AgentDescription:
     log_std_bounds: tuple[float, float] | None = None
     """Of a state-dependent deviation's logarithm."""
 
-    def build(self, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Agent:
-        """A new agent; its weights come from PyTorch's global generator."""
-        policy = self.make_policy().to(device, dtype)
+    def build(
+        self, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32, members: int | None = None
+    ) -> Agent:
+        """A new agent, or as many side by side; weights come from PyTorch's global generator."""
+        policy = self.make_policy(members).to(device, dtype)
         # The statistics keep their own precision.
-        return Agent(policy, Normalizer(self.num_observations).to(device), self)
+        return Agent(policy, Normalizer(self.num_observations, members).to(device), self)
 
     def make_policy(self, members: int | None = None) -> Policy:
         """Its policy, or as many side by side."""

@@ -11,12 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from trot.envs.env import Env
+from trot.envs.member_env import member_worlds
 from trot.envs.worlds import Worlds
+from trot.learn.members import widened
 from trot.runs.folder import RunFolder
 
 CHECKPOINT = "bad_gradient"
 OWN = "bad_window."
 """In front of the names of its own tensors in a learner's state."""
+START = "start_"
+"""In front of the names of Worlds, behind that."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,10 @@ class Trace:
 
 
 class BadWindow(nn.Module):
-    """Where the window began and its noise. Everything else that it depends on stays as it is from then on."""
+    """Where the window began and its noise. Everything else that it depends on stays as it is from then on.
+
+    With members, each keeps its own: every tensor has a leading axis of members.
+    """
 
     noise: Tensor
     kept: Tensor
@@ -37,37 +44,42 @@ class BadWindow(nn.Module):
 
     def __init__(self, env: Env, horizon: int) -> None:
         super().__init__()
-        like = env.worlds.joint_q
-        self.register_buffer("kept", torch.zeros((), dtype=torch.bool, device=like.device))
-        self.register_buffer("noise", like.new_zeros(horizon, env.num_worlds, env.num_actions))
-        for name, tensor in env.worlds.tensors().items():
-            self.register_buffer(f"start_{name}", tensor.detach().clone())
+        self.members = env.members
+        worlds = member_worlds(env.worlds, env.members)
+        *each, num_worlds, _ = worlds.joint_q.shape
+        self.register_buffer("kept", torch.zeros(each, dtype=torch.bool, device=worlds.joint_q.device))
+        self.register_buffer("noise", worlds.joint_q.new_zeros(*each, horizon, num_worlds, env.num_actions))
+        for name, tensor in worlds.tensors().items():
+            self.register_buffer(f"{START}{name}", tensor.detach().clone())
 
     def start(self) -> dict[str, Tensor]:
         """By the names of Worlds."""
-        return {
-            name.removeprefix("start_"): tensor for name, tensor in self.named_buffers() if name.startswith("start_")
-        }
+        return {name.removeprefix(START): tensor for name, tensor in self.named_buffers() if name.startswith(START)}
 
     @torch.no_grad()
     def remember(self, now: Tensor, noise: Tensor, start: Worlds) -> None:
         """Keep this window where the mask `now` holds."""
         self.kept |= now
-        self.noise.copy_(torch.where(now, noise, self.noise))
+        self.noise.copy_(torch.where(widened(now, noise), noise, self.noise))
+        began = member_worlds(start, self.members).tensors()
         for name, kept in self.start().items():
-            kept.copy_(torch.where(now, getattr(start, name), kept))
+            kept.copy_(torch.where(widened(now, kept), began[name], kept))
 
-    def save(self, run: RunFolder, env: Env, learner_state: Mapping[str, Any]) -> Path:
-        """Write everything that the window depends on into the run folder."""
-        tensors = {name: tensor for name, tensor in learner_state.items() if isinstance(tensor, Tensor)}
-        content: dict[str, Any] = {
-            "bad_window": 2,
-            "task": env.task.name,
-            "algo": run.settings["algo"],
-            "settings": run.settings["settings"],
-            "randomize": None if env.randomize is None else {k: list(v) for k, v in asdict(env.randomize).items()},
-            "noise": self.noise.cpu(),
-            "start": {name: tensor.cpu() for name, tensor in self.start().items()},
-            "learner": {name: tensor.cpu() for name, tensor in tensors.items() if not name.startswith(OWN)},
-        }
-        return run.save_checkpoint(CHECKPOINT, content)
+
+def save_bad_window(run: RunFolder, env: Env, learner_state: Mapping[str, Any]) -> Path | None:
+    """Write the window that a learner's state has kept, if any, into the run folder, with all that it depends on."""
+    tensors = {name: tensor for name, tensor in learner_state.items() if isinstance(tensor, Tensor)}
+    own = {name.removeprefix(OWN): tensors.pop(name) for name in list(tensors) if name.startswith(OWN)}
+    if not own or not bool(own["kept"]):
+        return None
+    content: dict[str, Any] = {
+        "bad_window": 2,
+        "task": env.task.name,
+        "algo": run.settings["algo"],
+        "settings": run.settings["settings"],
+        "randomize": None if env.randomize is None else {k: list(v) for k, v in asdict(env.randomize).items()},
+        "noise": own["noise"],
+        "start": {name.removeprefix(START): tensor for name, tensor in own.items() if name.startswith(START)},
+        "learner": tensors,
+    }
+    return run.save_checkpoint(CHECKPOINT, content)

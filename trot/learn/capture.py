@@ -97,7 +97,7 @@ def _repeated(run: Run, times: int) -> Run:
 
 def _capture(learner: Learner, phase: Phase, pool: Any, stream: torch.cuda.Stream) -> Run:
     graph = torch.cuda.CUDAGraph()
-    for generator in (learner.env.generator, learner.generator):
+    for generator in (*learner.env.generators, *learner.generators):
         graph.register_generator_state(generator)
     with torch.cuda.graph(graph, pool=pool, stream=stream):
         phase.run()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from trot.learn.agent import Agent
+from trot.learn.members import widened
 from trot.learn.returns import finished_returns
 
 RETURN_WINDOW = 100
@@ -13,7 +14,10 @@ RETURN_WINDOW = 100
 
 
 class Episodes(nn.Module):
-    """What the episodes of all worlds have collected so far, and running means over the finished ones."""
+    """What the episodes of all worlds have collected so far, and running means over the finished ones.
+
+    With members, num_worlds are those of each, and every tensor has a leading axis of members.
+    """
 
     collected: Tensor
     """(worlds,) reward of the episode that runs."""
@@ -24,13 +28,14 @@ class Episodes(nn.Module):
     finished: Tensor
     """How many have ended so far."""
 
-    def __init__(self, num_worlds: int, like: Tensor) -> None:
+    def __init__(self, num_worlds: int, like: Tensor, members: int | None = None) -> None:
         super().__init__()
+        each = () if members is None else (members,)
         for name, shape in (
             ("collected", (num_worlds,)), ("age", (num_worlds,)), ("mean_return", ()), ("mean_length", ()),
             ("finished", ()),
         ):  # fmt: skip
-            self.register_buffer(name, like.new_zeros(shape))
+            self.register_buffer(name, like.new_zeros(each + shape))
 
     @torch.no_grad()
     def count(self, reward: Tensor, done: Tensor) -> None:
@@ -39,11 +44,11 @@ class Episodes(nn.Module):
         lengths, age = finished_returns(torch.ones_like(reward), done, self.age)
         self.collected.copy_(collected)
         self.age.copy_(age)
-        count = done.sum().to(reward.dtype)
+        count = done.sum(dim=(-2, -1)).to(reward.dtype)
         new = count.clamp(max=RETURN_WINDOW)
         old = torch.minimum(RETURN_WINDOW - new, self.finished)
         for mean, values in ((self.mean_return, returns), (self.mean_length, lengths)):
-            batch_mean = torch.where(done, values, 0.0).sum() / count.clamp(min=1)
+            batch_mean = torch.where(done, values, 0.0).sum(dim=(-2, -1)) / count.clamp(min=1)
             mean.copy_(torch.where(count > 0, (old * mean + new * batch_mean) / (old + new).clamp(min=1), mean))
         self.finished += count
 
@@ -70,4 +75,4 @@ class BestAgent(nn.Module):
         self.mean_return.copy_(torch.where(improved, episodes.mean_return, self.mean_return))
         kept, now = (list(one.state_dict(keep_vars=True).values()) for one in (self.agent, agent))
         for old, new in zip(kept, now, strict=True):
-            old.copy_(torch.where(improved, new, old))
+            old.copy_(torch.where(widened(improved, old), new, old))

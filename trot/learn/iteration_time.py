@@ -9,9 +9,10 @@ from itertools import cycle
 
 import torch
 
-from trot.envs.registry import make_env
+from trot.envs.registry import make_env, make_task
 from trot.learn.capture import fast_phases
 from trot.learn.learner import Algorithm, LearnerSettings
+from trot.learn.member_learner import make_member_learner
 from trot.learn.torch_threads import one_torch_thread
 
 WARM_UP = 3
@@ -27,11 +28,14 @@ class IterationTime:
     task: str
     device: str
     worlds: int
+    """Of each member, where there are several."""
     steps: int
     """Environment steps of an iteration, all worlds together."""
     updates: int
     """Steps of the optimiser in an iteration; 0 where that says little."""
     phases: dict[str, float]
+    members: int | None = None
+    """Seeds that learned in one batch."""
 
     @property
     def total(self) -> float:
@@ -47,10 +51,18 @@ class IterationTime:
 
 
 def measure_iterations(
-    algorithm: Algorithm, task: str, settings: LearnerSettings, device: str, iterations: int
+    algorithm: Algorithm,
+    task: str,
+    settings: LearnerSettings,
+    device: str,
+    iterations: int,
+    members: int | None = None,
 ) -> IterationTime:
-    """Train a little, and so many iterations more, whose medians are taken."""
-    learner = algorithm.learner(make_env(task, settings.num_worlds, device), settings, 0)
+    """Train a little, and so many iterations more, whose medians are taken; with members, several seeds at once."""
+    if members is None:
+        learner = algorithm.learner(make_env(task, settings.num_worlds, device), settings, 0)
+    else:
+        learner = make_member_learner(algorithm, make_task(task), settings, range(members), device)
     with one_torch_thread():
         phases = fast_phases(learner)
         moments = [Moment(learner.device)]
@@ -62,8 +74,8 @@ def measure_iterations(
     for name, begin, end in zip(cycle(phases), moments[:-1], moments[1:], strict=False):
         times[name].append(begin.milliseconds_to(end))
     medians = {name: statistics.median(values[WARM_UP:]) for name, values in times.items()}
-    steps = round(int(learner.steps) / (WARM_UP + iterations))
-    return IterationTime(task, learner.device.type, settings.num_worlds, steps, learner.updates_per_iteration, medians)
+    steps, updates = round(int(learner.steps.sum()) / (WARM_UP + iterations)), learner.updates_per_iteration
+    return IterationTime(task, learner.device.type, settings.num_worlds, steps, updates, medians, members)
 
 
 class Moment:

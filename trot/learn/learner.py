@@ -17,9 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from trot.envs.env import Env
+from trot.envs.member_env import MemberEnv, split_axis
 from trot.learn.agent import Agent, AgentDescription
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.episodes import BestAgent, Episodes
+from trot.learn.members import member_of, put_member, side_by_side
 from trot.learn.torch_threads import one_torch_thread
 from trot.unpromised import foreach_norm
 
@@ -106,7 +108,13 @@ class Learner(nn.Module, ABC):
 
     What lasts from one iteration to the next are parameters, buffers and modules of this module: they are saved and
     resumed without another word. They are changed in place only, because captured graphs know them by their address.
+
+    In an environment with members it is as many learners side by side, if its class takes members: all that lasts has a
+    leading axis of members, and a member's part of it is what a learner of that member alone would have.
     """
+
+    takes_members: ClassVar[bool] = False
+    """Whether it learns in environments with members."""
 
     columns: ClassVar[tuple[str, ...]] = ()
     """Of metrics.csv, behind the common ones."""
@@ -127,25 +135,39 @@ class Learner(nn.Module, ABC):
 
     def __init__(self, env: Env, settings: LearnerSettings, seed: int = 0) -> None:
         super().__init__()
-        if env.num_worlds != settings.num_worlds:
+        self.members = env.members
+        if self.members is not None and not self.takes_members:
+            raise ValueError(
+                f"{type(self).__name__} cannot learn with several seeds at once, as shac, shac-no-critic and bptt can: "
+                "train them one by one"
+            )
+        if env.num_worlds != settings.num_worlds * (self.members or 1):
             raise ValueError(f"the environment has {env.num_worlds} worlds, the settings say {settings.num_worlds}")
         self.env, self.device, self.seed = env, env.device, seed
         self.bad_window = None
-        self.generator = torch.Generator(self.device).manual_seed(seed + NOISE_STREAM)
+        self.generators = [
+            torch.Generator(self.device).manual_seed(seed + NOISE_STREAM) for _ in range(self.members or 1)
+        ]
+        each = () if self.members is None else (self.members,)
         nothing = torch.zeros((), dtype=env.dtype, device=self.device)
-        self.register_buffer("iteration", torch.zeros((), dtype=torch.int64, device=self.device))
-        self.register_buffer("steps", torch.zeros((), dtype=torch.int64, device=self.device))
-        self.register_buffer("stopped", torch.zeros((), dtype=torch.bool, device=self.device))
-        self.episodes = Episodes(env.num_worlds, nothing)
+        self.register_buffer("iteration", torch.zeros(each, dtype=torch.int64, device=self.device))
+        self.register_buffer("steps", torch.zeros(each, dtype=torch.int64, device=self.device))
+        self.register_buffer("stopped", torch.zeros(each, dtype=torch.bool, device=self.device))
+        self.episodes = Episodes(settings.num_worlds, nothing, self.members)
         self._check_columns()
-        self.metrics = nothing.new_zeros(len(self.all_columns()))
-        """The last iteration's row, in the order of all_columns()."""
+        self.metrics = nothing.new_zeros(*each, len(self.all_columns()))
+        """The last iteration's row, or one of each member, in the order of all_columns()."""
         env.reset()
         env.end_window()
 
+    @property
+    def generator(self) -> torch.Generator:
+        """What it draws from; that of the first, where there are members."""
+        return self.generators[0]
+
     def make_agent(self, description: AgentDescription) -> None:
         """A new agent, and the copy that keeps its best form. Inside seeded(), for weights that the seed decides."""
-        self.agent, best = (description.build(self.device, self.env.dtype) for _ in range(2))
+        self.agent, best = (description.build(self.device, self.env.dtype, self.members) for _ in range(2))
         best.load_state_dict(self.agent.state_dict())
         self.best = BestAgent(best.requires_grad_(False), self.episodes.mean_return)
 
@@ -166,7 +188,9 @@ class Learner(nn.Module, ABC):
     def conclude(
         self, reward: Tensor, done: Tensor, columns: Mapping[str, Tensor], simulated: int | None = None
     ) -> None:  # fmt: skip
-        """End an iteration in which the worlds took these steps, (steps, worlds): all that learners have in common.
+        """End an iteration in which the worlds took these steps, (steps, worlds), or by_member() of them.
+
+        This is all that learners have in common.
 
         Episodes are counted, the best agent is kept, the next window begins where this one ended, and the metrics get
         their numbers, the learner's own from `columns`. A learner that simulates more than what it tells of here says
@@ -178,26 +202,47 @@ class Learner(nn.Module, ABC):
             )
         self.episodes.count(reward, done)
         # Whatever went wrong, an agent that can only answer NaN is neither kept nor trained on.
-        self.stopped |= ~torch.stack(foreach_norm(list(self.agent.parameters()))).sum().isfinite()
+        self.stopped |= ~self._size_of_weights().isfinite()
         self.best.keep_if_better(self.agent, self.episodes, allowed=~self.stopped)
         row = {
             "episode_return": self.episodes.mean_return,
             "episode_length": self.episodes.mean_length,
             "episodes": self.episodes.finished,
-            "reward": reward.mean(),
-            "faults": self.env.worlds.faults.sum(),
+            "reward": reward.mean(dim=(-2, -1)),
+            "faults": self.split(self.env.worlds.faults).sum(dim=(-2, -1)),
             "best_return": self.best.mean_return,
             "stopped": self.stopped,
             **columns,
         }
         for name, value in columns.items():
-            if not isinstance(value, Tensor) or value.dim():
-                raise ValueError(f"the column '{name}' must be a tensor without dimensions, one number")
+            if not isinstance(value, Tensor) or value.shape != self.stopped.shape:
+                shape = "without dimensions, one number" if self.members is None else "with a number for each member"
+                raise ValueError(f"the column '{name}' must be a tensor {shape}")
         values = [row[name].detach().to(self.metrics.dtype) for name in self.all_columns()]
-        self.metrics.copy_(torch.stack(values))
+        self.metrics.copy_(torch.stack(values, dim=-1))
         self.iteration += 1
-        self.steps += reward.numel() if simulated is None else simulated
+        self.steps += reward.shape[-2:].numel() if simulated is None else simulated
         self.env.end_window()
+
+    def _size_of_weights(self) -> Tensor:
+        """Of the agent's, or of each member's; not finite where one of them is not."""
+        weights: list[Tensor] = list(self.agent.parameters())
+        if self.members is None:
+            return torch.stack(foreach_norm(weights)).sum()
+        size: Tensor = torch.linalg.vector_norm(side_by_side(weights), dim=1)
+        return size
+
+    def split(self, rows: Tensor, dim: int = 0) -> Tensor:
+        """The axis of all worlds in two, members and the worlds of each; as it is where there are no members."""
+        return rows if self.members is None else split_axis(rows, dim, self.members)
+
+    def members_first(self, steps: Tensor) -> Tensor:
+        """(steps, members, ...) to (members, steps, ...); as it is where there are no members."""
+        return steps if self.members is None else steps.transpose(0, 1)
+
+    def by_member(self, steps: Tensor) -> Tensor:
+        """(steps, worlds, ...) to (members, steps, worlds of each, ...); as it is where there are no members."""
+        return self.members_first(self.split(steps, dim=1))
 
     def _check_columns(self) -> None:
         names = self.all_columns()
@@ -242,19 +287,49 @@ class Learner(nn.Module, ABC):
         """A copy of everything, on the CPU: with it a run goes on bit for bit, whatever happens here meanwhile."""
         return {name: _copied(value) for name, value in super().state_dict(*args, **kwargs).items()}
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """What state_dict() holds besides tensors of this module: the worlds, and where random numbers stand."""
+    def get_extra_state(self) -> dict[str, Any] | list[dict[str, Any]]:
+        """What state_dict() holds besides tensors of this module: the worlds, and where random numbers stand.
+
+        With members, a list of what each has.
+        """
+        if isinstance(self.env, MemberEnv):
+            return [
+                {"env": self.env.member_state(member), "generator": generator.get_state()}
+                for member, generator in enumerate(self.generators)
+            ]
         return {"env": self.env.get_state(), "generator": self.generator.get_state()}
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
+    def set_extra_state(self, state: dict[str, Any] | list[dict[str, Any]]) -> None:
         """The way back, for load_state_dict()."""
-        self.env.set_state(state["env"])
-        self.generator.set_state(state["generator"].cpu())
+        if isinstance(state, list):
+            self.env.set_state({"members": [own["env"] for own in state]})
+        else:
+            self.env.set_state(state["env"])
+        for generator, own in zip(self.generators, state if isinstance(state, list) else [state], strict=True):
+            generator.set_state(own["generator"].cpu())
+
+    def member_states(self) -> list[dict[str, Any]]:
+        """What state_dict() of each member alone would give; a single one where there are no members."""
+        return self.of_members(self.state_dict())
+
+    def of_members(self, state: dict[str, Any]) -> list[dict[str, Any]]:
+        """A part of the state, cut into what the members alone would have; a single one where there are no members."""
+        return [state] if self.members is None else [member_of(state, member) for member in range(self.members)]
+
+    def load_member(self, member: int, saved: Mapping[str, Any]) -> None:
+        """Let a member go on from what a learner of it alone, or member_states(), saved; the others stay."""
+        own = {**dict(self.named_parameters()), **dict(self.named_buffers(remove_duplicate=False))}
+        put_member(own, member, saved)
+        assert isinstance(self.env, MemberEnv)
+        self.env.set_member_state(member, saved["_extra_state"]["env"])
+        self.generators[member].set_state(saved["_extra_state"]["generator"].cpu())
 
 
 def _copied(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().cpu().clone()
+    if isinstance(value, list):
+        return [_copied(part) for part in value]
     return {name: _copied(part) for name, part in value.items()} if isinstance(value, dict) else value
 
 

@@ -7,7 +7,7 @@ one batched product. Inputs are then (members, rows, width), or (rows, width) wh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -208,12 +208,13 @@ class Policy(nn.Module):
     ) -> None:
         super().__init__()
         self.kind, self.actions, self.squash, self.log_std_bounds = kind, actions, squash, log_std_bounds
+        self.members = members
         outputs = 2 * actions if kind == "state_dependent" else actions
         self.network = perceptron(
             observations, hidden, outputs, activation=activation, layer_norm=layer_norm, members=members
         )
         if kind == "gaussian":
-            shape = (actions,) if members is None else (members, 1, actions)
+            shape = (actions,) if members is None else (members, actions)
             self.log_std = nn.Parameter(torch.full(shape, initial_log_std))
         elif kind == "state_dependent":
             # Begin with the same deviation everywhere; what the weights add to it is learned.
@@ -236,7 +237,7 @@ class Policy(nn.Module):
         """Mean and logarithm of the deviation before they are squashed; None where there is no deviation."""
         output: Tensor = self.network(observation)
         if self.kind == "gaussian":
-            return output, self.log_std
+            return output, self.log_std if self.members is None else self.log_std.unsqueeze(1)
         if self.kind == "state_dependent":
             mean, log_std = torch.split(output, self.actions, dim=-1)
             return mean, log_std if self.log_std_bounds is None else log_std.clamp(*self.log_std_bounds)
@@ -261,7 +262,12 @@ class Critic(nn.Module):
         return value.squeeze(-1)
 
 
-@torch.no_grad()
 def move_towards(target: nn.Module, source: nn.Module, keep: float) -> None:
     """Each parameter of the target keeps this share of itself and takes the rest from the source."""
-    foreach_lerp_(in_pieces(target.parameters()), in_pieces(source.parameters()), 1 - keep)
+    move_weights_towards(target.parameters(), source.parameters(), keep)
+
+
+@torch.no_grad()
+def move_weights_towards(target: Iterable[Tensor], source: Iterable[Tensor], keep: float) -> None:
+    """The same for these weights."""
+    foreach_lerp_(in_pieces(target), in_pieces(source), 1 - keep)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from trot.learn.members import views_into
 from trot.learn.pieces import in_pieces
 from trot.unpromised import foreach_add_, foreach_mul_, foreach_norm, fused_adam_
 
@@ -54,8 +55,62 @@ class Adam(nn.Module):
         fused_adam_(self._weights, pieces, self._means, self._squares, self._step_of_piece, self.rate, self.betas)
 
 
+class MemberAdam(nn.Module):
+    """Adam for many members at once, each with a rate of its own.
+
+    What it saves has the names of Adam's, and a leading axis of members.
+    """
+
+    rate: Tensor
+    """(members,)"""
+
+    def __init__(self, weights: Tensor, like: Sequence[Tensor], betas: tuple[float, float]) -> None:
+        """For weights (members, weights of each), which hold the parameters `like`, (members, ...), side by side."""
+        super().__init__()
+        self.betas, self._flat = betas, weights.detach()
+        self._one = torch.ones((), device=weights.device)
+        self._steps = torch.zeros(len(weights), device=weights.device)
+        self._moves, means, squares = (torch.zeros_like(self._flat) for _ in range(3))
+        self.register_buffer("rate", torch.zeros_like(self._steps))
+        named = zip(views_into(means, like), views_into(squares, like), strict=True)
+        for index, moments in enumerate(named):
+            self.register_buffer(f"step_{index}", self._steps)
+            for name, moment in zip(MOMENTS, moments, strict=True):
+                self.register_buffer(f"{name}_{index}", moment)
+        self._move_pieces, self._means, self._squares = (
+            in_pieces(part.unbind()) for part in (self._moves, means, squares)
+        )
+        self._step_of_piece = [
+            step for step, row in zip(self._steps.unbind(), self._flat, strict=True) for _ in in_pieces([row])
+        ]
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """Follow this one gradient, (members, weights of each), at the present rates."""
+        (gradient,) = gradients
+        self._steps += 1
+        # The fused kernel has one rate for all: it moves nothing by a rate of 1, and the members' rates come after it.
+        self._moves.zero_()
+        pieces = in_pieces(gradient.unbind())
+        fused_adam_(
+            self._move_pieces, pieces, self._means, self._squares, self._step_of_piece, self._one, self.betas
+        )  # fmt: skip
+        self._flat.addcmul_(self._moves, self.rate.unsqueeze(1).to(self._flat.dtype))
+
+
 def clip_(gradients: list[Tensor], largest: float) -> Tensor:
     """Scale the gradients down in place where their common norm is larger than that; returns the norm before."""
     norm: Tensor = torch.linalg.vector_norm(torch.stack(foreach_norm(gradients)))
-    foreach_mul_(gradients, (largest / (norm + 1e-6)).clamp(max=1))
+    foreach_mul_(gradients, _clipping(norm, largest))
     return norm
+
+
+def clip_members_(gradient: Tensor, largest: float) -> Tensor:
+    """The same for each member of (members, weights of each); returns (members,) the norms before."""
+    norm: Tensor = torch.linalg.vector_norm(gradient, dim=1)
+    gradient.mul_(_clipping(norm, largest).unsqueeze(1))
+    return norm
+
+
+def _clipping(norm: Tensor, largest: float) -> Tensor:
+    return (largest / (norm + 1e-6)).clamp(max=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ from trot.envs.randomize import Randomize
 from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Learner
 from trot.learn.older_runs import upgraded_checkpoint
+from trot.learn.run_record import RunRecord, writing_into
 from trot.learn.saved_settings import settings_from
+from trot.learn.schedule import Schedule
 from trot.learn.train import TrainSettings, make_learner, make_training_env, stoppable
-from trot.learn.trainer import Schedule, Trainer, writing_into
+from trot.learn.trainer import Trainer
 from trot.runs.folder import RunFolder
 
 
@@ -32,39 +34,81 @@ def resume(
     or a time that ended the run is given up where one of them is given. The run folder remembers.
     """
     with RunFolder.reopen(path) as run, stoppable(run):
-        _go_on(run, device, stop_at, iterations, minutes)
+        _go_on(GoesOn.read(run, device, stop_at, iterations, minutes))
     return run
 
 
-def _go_on(run: RunFolder, device: str, stop_at: float | None, iterations: int | None, minutes: float | None) -> None:
-    saved = _saved(run)
-    settings = settings_of(run, device)
-    done = saved["iteration"]
-    if iterations is not None and iterations < done:
-        raise ValueError(f"{run.path} has done {done} iterations already; --iterations is their number in all")
-    goes_on = not (stop_at is None and iterations is None and minutes is None)
-    if goes_on:
-        settings = _extended(settings, saved, stop_at, iterations, minutes)
-    algorithm = find_algorithm(settings.algo)
-    learner = make_learner(algorithm, make_training_env(settings), settings)
-    # A header may be damaged; earlier versions kept the columns nowhere else.
-    columns = saved.get("columns") or run.metric_columns()
-    _refuse_other_columns(learner, columns, run)
-    if done:
-        load_state(learner, saved["learner"], run)
-    asked = {"settings": asdict(settings.settings), "schedule": asdict(settings.schedule)}
-    with writing_into(run):
-        run.change_settings(**asked, iterations=settings.settings.iterations)
-        fault = run.truncate_metrics(done, columns, saved.get("metrics_checksum"))
-    if fault is not None:
-        print(f"{run.path}/metrics.csv was damaged and is mended: {fault}", flush=True)
-    out_of_time = settings.schedule.out_of_time(saved["seconds"])
-    if done >= settings.settings.iterations or out_of_time or (saved["finished"] and not goes_on):
-        more = "--minutes M" if out_of_time and done < settings.settings.iterations else "--iterations N"
-        print(f"{run.path} is finished: {done} iterations. To go on: trot resume {run.path} {more}", flush=True)
+def _go_on(asked: GoesOn) -> None:
+    run, settings = asked.run, asked.settings
+    learner = make_learner(find_algorithm(settings.algo), make_training_env(settings), settings)
+    refuse_other_columns(learner, asked.columns, run)
+    if asked.done:
+        load_state(learner, asked.saved["learner"], run)
+    asked.prepare_folder()
+    if asked.finished:
+        more = "--minutes M" if asked.out_of_time and asked.done < settings.settings.iterations else "--iterations N"
+        print(f"{run.path} is finished: {asked.done} iterations. To go on: trot resume {run.path} {more}", flush=True)
         return
-    print(f"{settings.task}: on from iteration {done}, on {learner.device}. Run folder: {run.path}", flush=True)
-    Trainer(run, learner, settings.settings.iterations, settings.schedule, saved["seconds"]).run_to_the_end()
+    print(f"{settings.task}: on from iteration {asked.done}, on {learner.device}. Run folder: {run.path}", flush=True)
+    record = RunRecord(run, settings.schedule, asked.done, asked.saved["seconds"])
+    Trainer([record], learner, settings.settings.iterations).run_to_the_end()
+
+
+@dataclass(frozen=True)
+class GoesOn:
+    """A run that goes on: where it stands, and what is asked of it now."""
+
+    run: RunFolder
+    saved: dict[str, Any]
+    """The checkpoint to go on from."""
+    settings: TrainSettings[Any]
+    """With what is asked now."""
+    goes_further: bool
+    """Whether something was asked that lets it go on behind its end."""
+
+    @classmethod
+    def read(
+        cls, run: RunFolder, device: str, stop_at: float | None, iterations: int | None, minutes: float | None
+    ) -> GoesOn:  # fmt: skip
+        """From a run folder. ValueError where it has done more than is asked."""
+        saved = _saved(run)
+        settings = settings_of(run, device)
+        done = saved["iteration"]
+        if iterations is not None and iterations < done:
+            raise ValueError(f"{run.path} has done {done} iterations already; --iterations is their number in all")
+        goes_further = not (stop_at is None and iterations is None and minutes is None)
+        if goes_further:
+            settings = _extended(settings, saved, stop_at, iterations, minutes)
+        return cls(run, saved, settings, goes_further)
+
+    @property
+    def done(self) -> int:
+        """Iterations."""
+        return int(self.saved["iteration"])
+
+    @property
+    def columns(self) -> list[str]:
+        # A header may be damaged; earlier versions kept the columns nowhere else.
+        return self.saved.get("columns") or self.run.metric_columns()
+
+    @property
+    def out_of_time(self) -> bool:
+        return self.settings.schedule.out_of_time(self.saved["seconds"])
+
+    @property
+    def finished(self) -> bool:
+        enough = self.done >= self.settings.settings.iterations
+        return enough or self.out_of_time or (self.saved["finished"] and not self.goes_further)
+
+    def prepare_folder(self) -> None:
+        """Write what is asked into the settings, and drop rows behind the checkpoint."""
+        run, settings = self.run, self.settings
+        asked = {"settings": asdict(settings.settings), "schedule": asdict(settings.schedule)}
+        with writing_into(run):
+            run.change_settings(**asked, iterations=settings.settings.iterations)
+            fault = run.truncate_metrics(self.done, self.columns, self.saved.get("metrics_checksum"))
+        if fault is not None:
+            print(f"{run.path}/metrics.csv was damaged and is mended: {fault}", flush=True)
 
 
 def _extended(
@@ -86,7 +130,8 @@ def _extended(
     return replace(settings, schedule=schedule)
 
 
-def _refuse_other_columns(learner: Learner, columns: list[str], run: RunFolder) -> None:
+def refuse_other_columns(learner: Learner, columns: list[str], run: RunFolder) -> None:
+    """Raise where a run's metrics have other columns than the learner gives."""
     written = set(columns) - {"iteration", "steps", "seconds"}
     if written and written != set(learner.all_columns()):
         differ = ", ".join(sorted(written ^ set(learner.all_columns())))
@@ -120,10 +165,13 @@ def _can_go_on_from(run: RunFolder, checkpoint: str) -> bool:
         return False
 
 
-def load_state(learner: Learner, saved: dict[str, Any], run: RunFolder) -> None:
-    """Go on where the run stopped; raises where task, algorithm or settings are others by now."""
+def load_state(learner: Learner, saved: dict[str, Any], run: RunFolder, member: int | None = None) -> None:
+    """Go on where the run stopped, be it as one member of several; raises where task or settings are others by now."""
     try:
-        learner.load_state_dict(saved)
+        if member is None:
+            learner.load_state_dict(saved)
+        else:
+            learner.load_member(member, saved)
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         # PyTorch's text has a line for every tensor.
         reason = _changes(learner, run) or " ".join(str(error).split())[:200]

@@ -1,4 +1,7 @@
-"""Discounted returns in windows of steps, where episodes may end and others begin. Tensors are (steps, worlds)."""
+"""Discounted returns in windows of steps, where episodes may end and others begin. Tensors are (steps, worlds).
+
+With members they are (members, steps, worlds of each), and what is a number of all worlds is one of each member.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,14 @@ from torch import Tensor
 
 def episode_start(done: Tensor) -> Tensor:
     """For every step, the step of the window that its episode began in; 0 also for what began before the window."""
-    steps = torch.arange(len(done), device=done.device).unsqueeze(1)
     begins = torch.zeros_like(done, dtype=torch.int64)
-    begins[1:] = torch.where(done[:-1], steps[1:], 0)
-    return begins.cummax(dim=0).values
+    begins[..., 1:, :] = torch.where(done[..., :-1, :], _steps(done)[1:], 0)
+    return begins.cummax(dim=-2).values
+
+
+def _steps(done: Tensor) -> Tensor:
+    """(steps, 1) their numbers."""
+    return torch.arange(done.shape[-2], device=done.device).unsqueeze(1)
 
 
 def policy_loss(reward: Tensor, next_value: Tensor, done: Tensor, gamma: float) -> Tensor:
@@ -20,22 +27,23 @@ def policy_loss(reward: Tensor, next_value: Tensor, done: Tensor, gamma: float) 
     next_value is the value after each step, already 0 where the episode fell. It counts where an episode ended and in
     the last step. Discounting begins anew with each episode. Divided by steps times worlds.
     """
-    age = torch.arange(len(done), device=done.device).unsqueeze(1) - episode_start(done)
+    age = _steps(done) - episode_start(done)
     discount = gamma ** age.to(reward.dtype)
     cut = done.clone()
-    cut[-1] = True
-    return -(discount * (reward + torch.where(cut, gamma * next_value, 0.0))).mean()
+    cut[..., -1, :] = True
+    return -(discount * (reward + torch.where(cut, gamma * next_value, 0.0))).mean(dim=(-2, -1))
 
 
 def td_lambda(reward: Tensor, next_value: Tensor, done: Tensor, gamma: float, lam: float) -> Tensor:
     """Targets for the value function: exponential averages over returns of 1, 2, ... steps, cut as in policy_loss."""
     targets = torch.empty_like(reward)
     # Beyond the last step there is only the value; where an episode ends, likewise.
-    following = next_value[-1]
-    for t in reversed(range(len(reward))):
-        mixed = torch.lerp(next_value[t], following, lam)
-        following = torch.add(reward[t], torch.where(done[t], next_value[t], mixed), alpha=gamma)
-        targets[t] = following
+    following = next_value[..., -1, :]
+    for t in reversed(range(reward.shape[-2])):
+        value = next_value[..., t, :]
+        mixed = torch.lerp(value, following, lam)
+        following = torch.add(reward[..., t, :], torch.where(done[..., t, :], value, mixed), alpha=gamma)
+        targets[..., t, :] = following
     return targets
 
 
@@ -45,7 +53,8 @@ def finished_returns(reward: Tensor, done: Tensor, so_far: Tensor) -> tuple[Tens
     so_far: (worlds,) what the episodes that run into the window have collected before it.
     """
     collected = torch.empty_like(reward)
-    for t in range(len(reward)):
-        collected[t] = so_far = so_far + reward[t]
-        so_far = torch.where(done[t], 0.0, so_far)
+    for t in range(reward.shape[-2]):
+        so_far = so_far + reward[..., t, :]
+        collected[..., t, :] = so_far
+        so_far = torch.where(done[..., t, :], 0.0, so_far)
     return collected, so_far

@@ -19,7 +19,10 @@ from trot.envs.registry import make_env, make_task, names_task
 from trot.envs.trainable import require_trainable
 from trot.learn.algorithms import algorithm_lines, find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
-from trot.learn.trainer import Schedule, Trainer, writing_into
+from trot.learn.run_record import RunRecord, resume_command, writing_into
+from trot.learn.schedule import Schedule
+from trot.learn.seeds import parsed_seeds
+from trot.learn.trainer import Trainer
 from trot.runs.folder import RunFolder
 
 Settings = TypeVar("Settings", bound=LearnerSettings)
@@ -40,32 +43,45 @@ class TrainSettings(Generic[Settings]):
     preset: str | None = None
     """Where the defaults of the options come from; the algorithm's first preset unless given."""
     seed: int = 0
+    seeds: tuple[str, ...] = ()
+    """Several at once, in one batch: 0-15, or 0 3 7. Each leaves a run folder as if trained alone."""
     device: str = "auto"
     """auto takes CUDA where there is a GPU."""
     runs: Path = Path("runs")
     """Where run folders are made."""
     name: str | None = None
-    """Of the run folder; task, algorithm and seed without it."""
+    """Of the run folder; task, algorithm and seed without it. With --seeds, the seed comes behind it."""
     schedule: Annotated[Schedule, tyro.conf.OmitArgPrefixes] = field(default_factory=Schedule)
     randomize: Randomize = field(default_factory=Randomize)
     """Physics of its own for each world: ranges of factors."""
 
+    def __post_init__(self) -> None:
+        # What cannot be read is an error before anything is made.
+        parsed_seeds(self.seeds)
+
 
 def train(settings: TrainSettings[Any]) -> RunFolder:
-    """Start a run and see it through."""
+    """Start a run and see it through; train_together() does so with several seeds."""
+    if settings.seeds:
+        raise ValueError(f"train() is for one seed; for {', '.join(settings.seeds)} call train_together()")
     algorithm = find_algorithm(settings.algo)
     env = make_training_env(settings)
     require_trainable(env)
     learner = make_learner(algorithm, env, settings)
-    # A file's class gives its name; a colon or a slash has no place in a folder's.
-    name = settings.name or f"{env.task.name.rpartition(':')[2]}-{algorithm.name}-{settings.seed}"
-    with RunFolder.create(settings.runs, name, _described(settings, algorithm, learner)) as run, stoppable(run):
+    name = settings.name or run_name(env.task.name, algorithm, settings.seed)
+    with RunFolder.create(settings.runs, name, described(settings, algorithm, learner)) as run, stoppable(run):
         start = f"{settings.task}, {settings.algo}, seed {settings.seed}, on {env.device}"
         print(f"{start}. Run folder: {run.path}", flush=True)
         with writing_into(run):
             run.save_checkpoint("initial", {"agent": learner.agent.saved()})
-        Trainer(run, learner, settings.settings.iterations, settings.schedule).run_to_the_end()
+        Trainer([RunRecord(run, settings.schedule)], learner, settings.settings.iterations).run_to_the_end()
     return run
+
+
+def run_name(task: str, algorithm: Algorithm, seed: int) -> str:
+    """Of a run's folder, unless another is asked for."""
+    # A file's class gives its name; a colon or a slash has no place in a folder's.
+    return f"{task.rpartition(':')[2]}-{algorithm.name}-{seed}"
 
 
 def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
@@ -90,7 +106,13 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
         description = "\n\n".join([description, "All algorithms, for --algo:", *algorithm_lines()])
     if task is None:
         return parse(kind, "trot train", description, ["--help"])
-    return parse(kind, "trot train", description, arguments, default=default)
+    given = {argument.partition("=")[0] for argument in arguments}
+    if {"--seed", "--seeds"} <= given:
+        raise ValueError("--seed is for one run, --seeds for several: give one of them")
+    settings = parse(kind, "trot train", description, arguments, default=default)
+    if "--seeds" in given and not settings.seeds:
+        raise ValueError("--seeds names no seed: give some, such as 0-15 or 0 3 7")
+    return settings
 
 
 def choose_device(device: str) -> str:
@@ -109,22 +131,27 @@ def make_learner(algorithm: Algorithm, env: Env, settings: TrainSettings[Any]) -
 
 
 @contextlib.contextmanager
-def stoppable(run: RunFolder) -> Iterator[None]:
+def stoppable(*runs: RunFolder) -> Iterator[None]:
     """Whenever Ctrl-C strikes, also before the first iteration, it says how to go on."""
     try:
         yield
     except KeyboardInterrupt as stopped:
-        raise KeyboardInterrupt(*(stopped.args or [f"Stopped. Go on: trot resume {run.path}"])) from None
+        raise KeyboardInterrupt(*(stopped.args or [f"Stopped. Go on: {resume_command(*runs)}"])) from None
 
 
 def make_training_env(settings: TrainSettings[Any]) -> Env:
     """The worlds that a run learns in."""
-    randomize = None if settings.randomize == Randomize() else settings.randomize
     device = choose_device(settings.device)
+    randomize = random_physics(settings)
     return make_env(settings.task, settings.settings.num_worlds, device, settings.seed, randomize=randomize)
 
 
-def _described(settings: TrainSettings[Any], algorithm: Algorithm, learner: Learner) -> dict[str, Any]:
+def random_physics(settings: TrainSettings[Any]) -> Randomize | None:
+    """None where every world has the robot's own."""
+    return None if settings.randomize == Randomize() else settings.randomize
+
+
+def described(settings: TrainSettings[Any], algorithm: Algorithm, learner: Learner) -> dict[str, Any]:
     """Everything resolved, as settings.json keeps it."""
     return {
         "task": settings.task,

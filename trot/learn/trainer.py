@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from trot.interruption import Interruption
+from trot.learn.bad_window import save_bad_window
 from trot.learn.capture import fast_phases
 from trot.learn.learner import Learner
 from trot.learn.replay_buffer import ReplayBuffer
-from trot.learn.tensorboard import open_writer
+from trot.learn.run_record import RunRecord, resume_command, writing_into
 from trot.learn.torch_threads import one_torch_thread
+from trot.learn.training_words import shown, summary
 from trot.progress import Progress
-from trot.runs.folder import RunFolder
 from trot.sim.errors import GradientError
 
 LOOK_EVERY = 16
@@ -34,209 +31,205 @@ KEPT = 5
 SHARE_FOR_SAVING = 0.05
 """Of the time, at most, for checkpoints of learners that remember millions of steps."""
 
-Row = dict[str, float | int]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """When to save and when to stop."""
-
-    save_every: int = 100
-    """Iterations between checkpoints to resume from; more where a memory of past steps makes them large."""
-    keep_every: int | None = None
-    """Iterations between checkpoints that are kept; a fifth of all unless given: six of them, with the first."""
-    stop_at: float | None = None
-    """End the run when the mean return of finished episodes reaches this."""
-    minutes: float | None = None
-    """End the run after so many minutes of training, those before a resume included."""
-
-    def __post_init__(self) -> None:
-        for name in ("save_every", "keep_every"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if self.stop_at is not None and math.isnan(self.stop_at):
-            raise ValueError("stop_at must be a number, not nan: no return would ever reach it")
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise ValueError(f"minutes must be above 0 and finite, not {self.minutes:g}")
-
-    def out_of_time(self, seconds: float) -> bool:
-        """Whether a run that has trained for so long is at its end."""
-        return self.minutes is not None and seconds >= 60 * self.minutes
-
 
 class Trainer:
-    """Runs iterations until the last one, and leaves a run folder that can be resumed from at any moment."""
+    """Runs iterations until the last one, and leaves run folders that can be resumed from at any moment.
 
-    def __init__(
-        self, run: RunFolder, learner: Learner, iterations: int, schedule: Schedule, seconds: float = 0.0
-    ) -> None:
-        self.run, self.learner, self.schedule = run, learner, schedule
-        self.iteration, self.total = int(learner.iteration), iterations
+    There is a record for the learner's run, or for each of its members.
+    """
+
+    def __init__(self, records: Sequence[RunRecord], learner: Learner, iterations: int) -> None:
+        self.records, self.learner = records, learner
+        # All of them save at the same time.
+        schedule = records[0].schedule
+        self.save_every = schedule.save_every
+        self.iteration, self.total = min(record.iteration for record in records if not record.ended), iterations
         self.phases = fast_phases(learner)
         self.columns = learner.all_columns()
         self.look_every = LOOK_EVERY if learner.device.type == "cuda" else 1
         self.unseen: list[tuple[Tensor, Tensor]] = []
         """Steps and metrics of iterations that nobody has looked at yet."""
-        self.unwritten: list[Row] = []
-        self.last_row: Row = {}
-        self.best_saved = float(learner.best.mean_return)
+        self._read_best()
         self.keep_every = schedule.keep_every or max(1, iterations // KEPT)
         self.remembers = any(isinstance(part, ReplayBuffer) for part in learner.modules())
         self.saved_at, self.save_took = time.monotonic(), 0.0
-        self.began = time.monotonic() - seconds
         self.written = time.monotonic()
         self.interruption = Interruption()
+
+    @property
+    def live(self) -> list[RunRecord]:
+        return [record for record in self.records if record.live]
 
     def run_to_the_end(self) -> None:
         """Train. Raises KeyboardInterrupt after a Ctrl-C and SystemExit after a SIGTERM, both saved.
 
         GradientError says that learning failed, ValueError that the disk takes no more.
         """
-        with writing_into(self.run):
-            self.writer = open_writer(self.run.path, self.iteration + 1)
+        for record in self.records:
+            if not record.ended:
+                record.open()
         with self.interruption, one_torch_thread(), Progress(self.total) as self.progress:
             self.progress.update(self.iteration, {})
             while not self._iterate():
                 pass
-        if self.writer is not None:
-            with writing_into(self.run):
-                self.writer.close()
-        self.interruption.end(f"Stopped after iteration {self.iteration}. Go on: trot resume {self.run.path}")
-        print(self._summary(), flush=True)
+        for record in self.records:
+            record.close()
+        failures = [record for record in self.records if record.failure is not None]
+        if len(failures) == len(self.records):
+            raise GradientError(_failures(failures))
+        way_on = resume_command(*(record.run for record in self.records))
+        self.interruption.end(f"Stopped after iteration {self.iteration}. Go on: {way_on}")
+        print(summary(self.records, self.iteration), flush=True)
+        if failures:
+            raise GradientError(f"{len(failures)} of {len(self.records)} stopped. {_failures(failures)}")
 
     def _iterate(self) -> bool:
         """One iteration and what is due after it; True at the end."""
+        self._let_join()
         for phase in self.phases.values():
             phase(self.iteration)
         self.iteration += 1
         self.unseen.append((self.learner.steps.clone(), self.learner.metrics.clone()))
         keep, last = self.iteration % self.keep_every == 0, self.iteration >= self.total
-        due = keep or (self.iteration % self.schedule.save_every == 0 and self._may_save())
+        due = keep or (self.iteration % self.save_every == 0 and self._may_save())
         # Asked once: a signal between two of the lines below would else end the run without a checkpoint.
         interrupted = bool(self.interruption)
-        late = self.schedule.out_of_time(time.monotonic() - self.began)
+        late = any(record.out_of_time for record in self.live)
         if due or last or interrupted or late or len(self.unseen) >= self.look_every:
-            last = self._look() or last
-        if due or last or interrupted or time.monotonic() - self.written > WRITE_EVERY:
+            self._look()
+        ending = [record for record in self.live if last or record.at_goal]
+        if due or ending or interrupted or time.monotonic() - self.written > WRITE_EVERY:
             self._write()
         if keep:
-            self._keep(finished=last)
-        if (due and self._may_save()) or last or interrupted:
-            self._save(finished=last)
-        return last or interrupted
+            self._keep(ending)
+        if (due and self._may_save()) or interrupted:
+            self._save(self.live, ending)
+        elif ending:
+            self._save(ending, ending)
+        for record in ending:
+            record.ended = True
+        return interrupted or all(record.ended for record in self.records)
+
+    def _let_join(self) -> None:
+        """Members that were saved later than others go on when those have caught up with them."""
+        joining = [
+            (member, record)
+            for member, record in enumerate(self.records)
+            if record.saved is not None and record.iteration == self.iteration
+        ]
+        if not joining:
+            return
+        if self.unseen:
+            self._look()
+        for member, record in joining:
+            assert record.saved is not None
+            self.learner.load_member(member, record.saved)
+            record.saved = None
+        self._read_best()
+
+    def _read_best(self) -> None:
+        """What the checkpoint `best` holds of runs that have nothing new since they began or joined."""
+        for record, best in zip(self.records, self.learner.best.mean_return.view(-1).tolist(), strict=True):
+            if not record.last_row:
+                record.best_saved = best
 
     def _may_save(self) -> bool:
         """Whether a checkpoint would not slow the training down: a memory of past steps takes seconds to write."""
         waited = time.monotonic() - self.saved_at
         return not self.remembers or waited * SHARE_FOR_SAVING >= self.save_took
 
-    def _look(self) -> bool:
-        """Fetch the metrics of the iterations since the last look; True where the run is at its goal or out of time."""
-        steps, metrics = (torch.stack(kept).tolist() for kept in zip(*self.unseen, strict=True))
-        first = self.iteration - len(steps) + 1
-        seconds = time.monotonic() - self.began
-        for iteration, taken, values in zip(range(first, self.iteration + 1), steps, metrics, strict=True):
-            self.last_row = {
-                "iteration": iteration,
-                "steps": taken,
-                "seconds": round(seconds, 3),
-                **dict(zip(self.columns, values, strict=True)),
-            }
-            self.unwritten.append(self.last_row)
+    def _look(self) -> None:
+        """Fetch the metrics of the iterations since the last look; tells runs that are at their goal or out of time."""
+        count = len(self.unseen)
+        steps, metrics = (torch.stack(kept) for kept in zip(*self.unseen, strict=True))
+        taken, values = steps.view(count, -1).tolist(), metrics.view(count, len(self.records), -1).tolist()
+        concluded = self.learner.iteration.view(-1).tolist()
+        first = self.iteration - count + 1
         self.unseen.clear()
-        if int(self.learner.iteration) != self.iteration:
-            counted = f"{self.iteration} iterations, but {int(self.learner.iteration)} calls of conclude()"
-            raise ValueError(f"{counted}: the last phase of {type(self.learner).__name__} is to call it once")
-        if self.last_row["stopped"]:
-            self._write()
-            raise GradientError(self._failure())
-        self.progress.update(self.iteration, self._shown(seconds), self._warning())
-        goal = self.schedule.stop_at
-        enough = self.last_row["episodes"] >= self.learner.env.num_worlds
-        reached = goal is not None and enough and self.last_row["episode_return"] >= goal
+        for member, record in enumerate(self.records):
+            if not record.live:
+                continue
+            seconds = round(record.seconds(), 3)
+            for index in range(count):
+                numbers = dict(zip(self.columns, values[index][member], strict=True))
+                record.add(
+                    {"iteration": first + index, "steps": taken[index][member], "seconds": seconds, **numbers}
+                )  # fmt: skip
+            if concluded[member] != self.iteration:
+                counted = f"{self.iteration} iterations, but {concluded[member]} calls of conclude()"
+                raise ValueError(f"{counted}: the last phase of {type(self.learner).__name__} is to call it once")
+            record.at_goal = self._at_goal(record)
+        self._end_failed()
+        if self.live:
+            self.progress.update(self.iteration, shown(self.records, self.learner), self._warning())
+
+    def _at_goal(self, record: RunRecord) -> bool:
+        row, goal = record.last_row, record.schedule.stop_at
+        enough = row["episodes"] >= self.learner.env.num_worlds // len(self.records)
+        reached = goal is not None and enough and row["episode_return"] >= goal
         # By the number that is written: whoever reads the metrics comes to the same answer.
-        return reached or self.schedule.out_of_time(self.last_row["seconds"])
+        return reached or record.schedule.out_of_time(row["seconds"])
+
+    def _end_failed(self) -> None:
+        """End runs whose learning failed, and keep the window that it failed in."""
+        failed = [(member, record) for member, record in enumerate(self.records) if record.live]
+        failed = [(member, record) for member, record in failed if record.last_row["stopped"]]
+        if not failed:
+            return
+        states = self.learner.member_states()
+        for member, record in failed:
+            record.write()
+            what = f"{self.iteration} or shortly before; nothing was learned from it"
+            with writing_into(record.run, record.way_on):
+                path = save_bad_window(record.run, self.learner.env, states[member])
+            record.failure = (
+                f"learning met a number that is not finite in iteration {what}. Checkpoints from before are kept"
+                if path is None
+                else f"the policy's gradient became non-finite in iteration {what}. The window is kept in {path}; "
+                f"run it again: trot replay-fault {path}"
+            )
+            record.ended = True
 
     def _write(self) -> None:
         # Before the checkpoint: what a checkpoint has seen must be in the metrics, or a resumed run would miss it.
-        with writing_into(self.run):
-            self.run.append_metrics(self.unwritten)
-            if self.writer is not None:
-                self.writer.write(self.unwritten)
-        self.unwritten = []
+        for record in self.live:
+            record.write()
         self.written = time.monotonic()
-        best = float(self.last_row.get("best_return", -torch.inf))
-        if best > self.best_saved:
-            with writing_into(self.run):
-                self.run.save_checkpoint("best", {"agent": self.learner.best.agent.saved()})
-            self.best_saved = best
+        improved = [(member, record) for member, record in enumerate(self.records) if record.live and record.improved]
+        if improved:
+            agents = self.learner.of_members(self.learner.best.agent.saved())
+            for member, record in improved:
+                record.save_best(agents[member])
 
-    def _save(self, finished: bool) -> None:
+    def _save(self, records: Sequence[RunRecord], ending: Sequence[RunRecord]) -> None:
         began = time.monotonic()
-        with writing_into(self.run):
-            self.run.save_checkpoint("last", self._to_go_on_from(finished))
+        for record, state in zip(self.records, self.learner.member_states(), strict=True):
+            if record in records:
+                record.save("last", record.to_go_on_from(state, finished=record in ending))
         self.saved_at = time.monotonic()
         self.save_took = self.saved_at - began
 
-    def _keep(self, finished: bool) -> None:
+    def _keep(self, ending: Sequence[RunRecord]) -> None:
         """A checkpoint that stays: to look at, and to go on from where that does not take a memory of past steps."""
-        with writing_into(self.run):
-            content = {"agent": self.learner.agent.saved()} if self.remembers else self._to_go_on_from(finished)
-            self.run.save_checkpoint(f"iteration_{self.iteration:06d}", content)
-
-    def _to_go_on_from(self, finished: bool) -> dict[str, Any]:
-        return {
-            "agent": self.learner.agent.saved(),
-            "learner": self.learner.state_dict(),
-            "iteration": self.iteration,
-            "seconds": time.monotonic() - self.began,
-            "finished": finished,
-            "columns": list(self.last_row),
-            "metrics_checksum": self.run.metrics_checksum(),
-        }
-
-    def _shown(self, seconds: float) -> dict[str, float | str]:
-        row = self.last_row
-        return {
-            "return": row["episode_return"] if row["episodes"] else "-",
-            "length": row["episode_length"] if row["episodes"] else "-",
-            **{label: row[column] for label, column in self.learner.shown.items()},
-            "steps/s": row["steps"] / max(seconds, 1e-9),
-        }
+        name, learner = f"iteration_{self.iteration:06d}", self.learner
+        parts = learner.of_members(learner.agent.saved()) if self.remembers else learner.member_states()
+        for record, part in zip(self.records, parts, strict=True):
+            if record.live:
+                content = {"agent": part} if self.remembers else record.to_go_on_from(part, finished=record in ending)
+                record.save(name, content)
 
     def _warning(self) -> str | None:
-        faults = self.last_row["faults"]
-        return f"{faults:.0f} worlds blew up so far" if faults else self.learner.warning(self.last_row)
-
-    def _failure(self) -> str:
-        what = f"{self.iteration} or shortly before; nothing was learned from it"
-        kept = self.learner.bad_window
-        if kept is None or not bool(kept.kept):
-            return f"learning met a number that is not finite in iteration {what}. Checkpoints from before are kept"
-        with writing_into(self.run):
-            path = kept.save(self.run, self.learner.env, self.learner.state_dict())
-        return (
-            f"the policy's gradient became non-finite in iteration {what}. The window is kept in {path}; run it again: "
-            f"trot replay-fault {path}"
-        )
-
-    def _summary(self) -> str:
-        row, seconds = self.last_row, time.monotonic() - self.began
-        best = f"{row['best_return']:.1f}" if row["episodes"] else "none, no episode finished"
-        return (
-            f"{self.iteration} iterations, {row['steps']:,} steps in {seconds:.1f} s. Return "
-            f"{row['episode_return']:.1f}, best {best}. Run folder: {self.run.path}"
-        )
+        stopped = sum(record.failure is not None for record in self.records)
+        if stopped:
+            return f"{stopped} of {len(self.records)} stopped"
+        faults = sum(record.last_row["faults"] for record in self.live)
+        if faults:
+            return f"{faults:.0f} worlds blew up so far"
+        warnings = (self.learner.warning(record.last_row) for record in self.live)
+        return next((warning for warning in warnings if warning is not None), None)
 
 
-@contextlib.contextmanager
-def writing_into(run: RunFolder) -> Iterator[None]:
-    """What the disk refuses becomes one line with the way to go on: the last checkpoint is whole."""
-    try:
-        yield
-    except OSError as error:
-        raise ValueError(
-            f"cannot write into '{run.path}': {error.strerror or error}. What was saved is whole; "
-            f"when there is room and permission, go on: trot resume {run.path}"
-        ) from None
+def _failures(records: Sequence[RunRecord]) -> str:
+    if len(records) == 1:
+        return str(records[0].failure)
+    return "; ".join(f"{record.run.path}: {record.failure}" for record in records)

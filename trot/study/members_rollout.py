@@ -210,7 +210,5 @@ def _members(agent: Agent, weights: Weights) -> Policy:
     with torch.random.fork_rng(devices=[]):
         policy = agent.description.make_policy(members=1)
     for name, parameter in policy.named_parameters():
-        members = weights[name]
-        # A deviation per action has a place for the rows, between the policies and the actions.
-        parameter.data = members if members.dim() == parameter.dim() else members.unsqueeze(1)
+        parameter.data = weights[name]
     return policy.requires_grad_(False)

@@ -10,12 +10,15 @@ One iteration, top to bottom in this file:
 
 Without the critic, and with long windows, it is back-propagation through time. No part asks the device for an answer,
 so that on CUDA each is captured in a graph once and then replayed.
+
+In an environment with members, as many policies learn side by side, each what it would learn alone. What is said of
+steps and worlds below is then of each member's, behind a leading axis of members.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -36,8 +39,9 @@ from trot.learn.learner import (
     require_share,
     require_widths,
 )
-from trot.learn.networks import Critic, Policy, PolicyKind, move_towards
-from trot.learn.optimizer import Adam, clip_
+from trot.learn.members import in_rows, side_by_side, weights_of
+from trot.learn.networks import Critic, Policy, PolicyKind, move_weights_towards
+from trot.learn.optimizer import Adam, MemberAdam, clip_, clip_members_
 from trot.learn.returns import policy_loss, td_lambda
 from trot.learn.shared_rows import mean_over_rows, sum_over_rows
 from trot.sim.state import State
@@ -113,6 +117,7 @@ class Window:
     inputs: Tensor
     """Normalised observations that the policy saw."""
     actions: list[Tensor]
+    """As the environment took them, with the worlds of all members in one axis, as the following two."""
     seen: list[Tensor]
     """Observations as they came, the one behind the window included."""
     states: list[State]
@@ -126,7 +131,7 @@ class Window:
 
 @dataclass
 class Adjoints:
-    """The loss's gradient by what happened in a window, (horizon, worlds, ...)."""
+    """The loss's gradient by what happened in a window, (horizon, worlds of all members, ...)."""
 
     actions: Tensor
     joint_q: Tensor
@@ -137,12 +142,16 @@ class Adjoints:
         """One backward pass through the window."""
         steps = len(window.actions)
         joint_q, joint_qd = ([getattr(state, name) for state in window.states] for name in ("joint_q", "joint_qd"))
-        found = torch.autograd.grad(window.loss, [*window.actions, *joint_q, *joint_qd], materialize_grads=True)
+        # A member's loss depends on its own worlds alone.
+        found = torch.autograd.grad(
+            window.loss, [*window.actions, *joint_q, *joint_qd], torch.ones_like(window.loss), materialize_grads=True
+        )
         return cls(*(torch.stack(found[first : first + steps]) for first in (0, steps, 2 * steps)))
 
     def state_norms(self, reward: Tensor) -> Tensor:
         """(horizon, worlds) of the gradient by each world's state; of its own return, not of the mean over all."""
-        return (self.joint_q.square().sum(dim=2) + self.joint_qd.square().sum(dim=2)).sqrt() * reward.numel()
+        count = reward.shape[-2:].numel()
+        return (self.joint_q.square().sum(dim=2) + self.joint_qd.square().sum(dim=2)).sqrt() * count
 
 
 class Shac(Learner):
@@ -158,6 +167,7 @@ class Shac(Learner):
         "steep_worlds",
     )
     shown = {"value loss": "value_loss", "gradient": "gradient_norm"}  # noqa: RUF012
+    takes_members = True
     bad_window: BadWindow
 
     def __init__(self, env: Env, settings: ShacSettings, seed: int = 0) -> None:
@@ -166,16 +176,24 @@ class Shac(Learner):
         with self.seeded():
             self.make_agent(settings.agent(env))
             self.critic, self.target_critic = (
-                Critic(env.num_observations, settings.critic_hidden).to(self.device, env.dtype) for _ in range(2)
+                Critic(env.num_observations, settings.critic_hidden, members=self.members).to(self.device, env.dtype)
+                for _ in range(2)
             )
         self.target_critic.load_state_dict(self.critic.state_dict())
         self.target_critic.requires_grad_(False)
         self._policy_parameters: list[Tensor] = list(self.policy.parameters())
         self._critic_parameters: list[Tensor] = list(self.critic.parameters())
-        self._critic_before = [parameter.detach().clone() for parameter in self._critic_parameters]
-        self.policy_optimizer = Adam(self._policy_parameters, settings.adam_betas)
-        self.critic_optimizer = Adam(self._critic_parameters, settings.adam_betas)
+        self._critic_weights, self._target_weights = (
+            weights_of(network, self.members) for network in (self.critic, self.target_critic)
+        )
+        self._critic_before = [weight.detach().clone() for weight in self._critic_weights]
+        self.policy_optimizer = self._adam(weights_of(self.policy, self.members), self._policy_parameters)
+        self.critic_optimizer = self._adam(self._critic_weights, self._critic_parameters)
         self.bad_window = BadWindow(env, settings.horizon)
+
+    def _adam(self, weights: list[Tensor], parameters: list[Tensor]) -> Adam | MemberAdam:
+        betas = self.settings.adam_betas
+        return Adam(parameters, betas) if self.members is None else MemberAdam(weights[0], parameters, betas)
 
     @property
     def policy(self) -> Policy:
@@ -195,28 +213,40 @@ class Shac(Learner):
         # Gradients run along states, observations and actions. The weights join in policy_gradient().
         self.policy.requires_grad_(False)
         observation = env.begin_window().requires_grad_()
-        if noise is None:
-            shape = self.bad_window.noise.shape
-            noise = torch.randn(shape, generator=self.generator, dtype=env.dtype, device=self.device)
-        self.noise = noise
+        self.noise = noise = self._draw_noise() if noise is None else noise
         shift, scale = self.agent.normalization(env.dtype)
         inputs, actions, seen, moves = [], [], [observation], []
-        for sample in noise:
-            inputs.append((observation - shift) * scale)
-            actions.append(self.policy(inputs[-1], sample))
+        for sample in noise.unbind(dim=-3):
+            inputs.append((self.split(observation) - shift) * scale)
+            actions.append(self.policy(inputs[-1], sample).view(env.num_worlds, -1))
             moves.append(env.advance(actions[-1]))
             observation = moves[-1].observation
             seen.append(observation)
         states: list[State] = [move.final_state for move in moves]
         # Rewards, and values too, of all steps at once: many times fewer operations than step by step.
-        reward, fell = env.rewards(moves), torch.stack([move.terminated for move in moves])
-        done = fell | torch.stack([move.truncated for move in moves])
+        reward, fell = self.by_member(env.rewards(moves)), self._over_steps([move.terminated for move in moves])
+        done = fell | self._over_steps([move.truncated for move in moves])
         next_value = torch.zeros_like(reward)
         if settings.critic:
-            value = self.target_critic((torch.stack([move.final_obs for move in moves]) - shift) * scale)
+            last = (self.split(torch.stack([move.final_obs for move in moves]), dim=1) - shift) * scale
+            value = in_rows(self.target_critic, self.members, self.members_first(last))
             next_value = torch.where(fell, 0.0, value)
         loss = policy_loss(reward, next_value, done, settings.gamma)
-        self.window = Window(torch.stack(inputs).detach(), actions, seen, states, reward, next_value, done, loss)
+        joined = torch.stack(inputs, dim=-3).detach()
+        self.window = Window(joined, actions, seen, states, reward, next_value, done, loss)
+
+    def _draw_noise(self) -> Tensor:
+        *_, horizon, num_worlds, num_actions = self.bad_window.noise.shape
+        drawn = [
+            torch.randn(
+                (horizon, num_worlds, num_actions), generator=generator, dtype=self.env.dtype, device=self.device
+            )
+            for generator in self.generators
+        ]
+        return drawn[0] if self.members is None else torch.stack(drawn)
+
+    def _over_steps(self, of_each: list[Tensor]) -> Tensor:
+        return self.by_member(torch.stack(of_each))
 
     def policy_gradient(self) -> list[Tensor]:
         """Differentiate the loss: by the actions through the window, and by the weights through the actions.
@@ -228,22 +258,36 @@ class Shac(Learner):
         self.policy.requires_grad_(True)
 
         def by_weights(inputs: Tensor, noise: Tensor, by_actions: Tensor) -> list[Tensor]:
-            return list(torch.autograd.grad(self.policy(inputs, noise), self._policy_parameters, by_actions))
+            actions = in_rows(self.policy, self.members, inputs, noise)
+            return self._gathered(torch.autograd.grad(actions, self._policy_parameters, by_actions))
 
-        window = (self.window.inputs, self.noise, self.adjoints.actions)
-        return sum_over_rows(by_weights, *window, widths=self.settings.actor_hidden)
+        window = (self.window.inputs, self.noise, self.by_member(self.adjoints.actions))
+        return sum_over_rows(by_weights, *window, widths=self._widths_to_share(self.settings.actor_hidden))
+
+    def _gathered(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """One for each parameter; with members a single one, (members, weights of each)."""
+        return list(gradients) if self.members is None else [side_by_side(gradients)]
+
+    def _widths_to_share(self, hidden: tuple[int, ...]) -> tuple[int, ...]:
+        """Of layers whose rows CPU threads share: blocks of rows would cut through the members."""
+        return hidden if self.members is None else ()
+
+    def _clip(self, gradients: list[Tensor]) -> Tensor:
+        largest = self.settings.max_grad_norm
+        return clip_(gradients, largest) if self.members is None else clip_members_(gradients[0], largest)
 
     def improve_policy(self) -> None:
         """Follow the gradient of the window's return."""
         gradients = self.policy_gradient()
-        self.gradient_norm = clip_(gradients, self.settings.max_grad_norm)
+        self.gradient_norm = self._clip(gradients)
         # A gradient that is not finite stops the run: from here on the policy keeps its weights, and in finish() the
         # critic does.
         first_bad = ~self.gradient_norm.isfinite() & ~self.stopped
         self.stopped |= first_bad
         self.bad_window.remember(first_bad, self.noise, self.env.window_start)
         self.policy_optimizer.rate.copy_(torch.where(self.stopped, 0.0, self._learning_rate(self.settings.actor_lr)))
-        self.policy_optimizer.step([gradient.masked_fill_(self.stopped, 0.0) for gradient in gradients])
+        stopped = self.stopped.unsqueeze(-1)
+        self.policy_optimizer.step([gradient.masked_fill_(stopped, 0.0) for gradient in gradients])
 
     def fit_critic(self) -> None:
         """Regress the value function on targets that the window's rewards and the target critic give.
@@ -256,45 +300,52 @@ class Shac(Learner):
             return
         with torch.no_grad():
             targets = td_lambda(window.reward, window.next_value, window.done, settings.gamma, settings.td_lambda)
-            foreach_copy_(self._critic_before, self._critic_parameters)
+            foreach_copy_(self._critic_before, self._critic_weights)
         self.critic_optimizer.rate.copy_(self._learning_rate(settings.critic_lr))
-        batches = list(
-            zip(window.inputs.chunk(settings.critic_batches), targets.chunk(settings.critic_batches), strict=True)
-        )
+        count = settings.critic_batches
+        batches = list(zip(window.inputs.chunk(count, dim=-3), targets.chunk(count, dim=-2), strict=True))
         for last in [False] * (settings.critic_passes - 1) + [True]:
             losses = [self._critic_step(inputs, target) for inputs, target in batches]
             if last:
-                self.value_loss = torch.stack(losses).mean()
+                self.value_loss = torch.stack(losses).mean(dim=0)
 
     def _critic_step(self, inputs: Tensor, target: Tensor) -> Tensor:
         def loss_and_gradient(inputs: Tensor, target: Tensor) -> list[Tensor]:
-            loss = torch.nn.functional.mse_loss(self.critic(inputs), target)
-            return [loss.detach(), *torch.autograd.grad(loss, self._critic_parameters)]
+            loss = self._error(in_rows(self.critic, self.members, inputs), target)
+            gradients = torch.autograd.grad(loss, self._critic_parameters, torch.ones_like(loss))
+            return [loss.detach(), *self._gathered(gradients)]
 
-        loss, *gradients = mean_over_rows(loss_and_gradient, inputs, target, widths=self.settings.critic_hidden)
-        clip_(gradients, self.settings.max_grad_norm)
+        widths = self._widths_to_share(self.settings.critic_hidden)
+        loss, *gradients = mean_over_rows(loss_and_gradient, inputs, target, widths=widths)
+        self._clip(gradients)
         self.critic_optimizer.step(gradients)
         return loss
+
+    def _error(self, value: Tensor, target: Tensor) -> Tensor:
+        """The mean squared one, or each member's."""
+        if self.members is None:
+            return torch.nn.functional.mse_loss(value, target)
+        return torch.nn.functional.mse_loss(value, target, reduction="none").mean(dim=(-2, -1))
 
     @torch.no_grad()
     def finish(self) -> None:
         """Learn what observations look like, move the target critic, and write down how it went."""
         window = self.window
-        self.agent.normalizer.update(torch.stack(window.seen))
+        self.agent.normalizer.update(self._over_steps(window.seen))
         if self.settings.critic:
-            for before, after in zip(self._critic_before, self._critic_parameters, strict=True):
-                after.copy_(torch.where(self.stopped, before, after))
-            move_towards(self.target_critic, self.critic, self.settings.target_keep)
-        adjoint = self.adjoints.state_norms(window.reward)
-        steps = adjoint.mean(dim=1)
+            for before, after in zip(self._critic_before, self._critic_weights, strict=True):
+                after.copy_(torch.where(self.stopped.unsqueeze(-1), before, after))
+            move_weights_towards(self._target_weights, self._critic_weights, self.settings.target_keep)
+        adjoint = self.by_member(self.adjoints.state_norms(window.reward))
+        steps = adjoint.mean(dim=-1)
         columns = {
             "policy_loss": window.loss,
             "value_loss": self.value_loss,
             "gradient_norm": self.gradient_norm,
-            "adjoint_first": steps[0],
-            "adjoint_median": steps.median(),
-            "adjoint_last": steps[-1],
-            "steep_worlds": (adjoint > STEEP).any(dim=0).to(adjoint.dtype).mean(),
+            "adjoint_first": steps[..., 0],
+            "adjoint_median": steps.median() if self.members is None else steps.median(dim=-1).values,
+            "adjoint_last": steps[..., -1],
+            "steep_worlds": (adjoint > STEEP).any(dim=-2).to(adjoint.dtype).mean(dim=-1),
         }
         self.conclude(window.reward, window.done, columns)
 

@@ -1,0 +1,128 @@
+"""What training writes into one run folder: rows of metrics, the best policy, checkpoints to go on from."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trot.learn.schedule import Schedule
+from trot.learn.tensorboard import Writer, open_writer
+from trot.runs.folder import RunFolder
+
+Row = dict[str, float | int]
+
+
+class RunRecord:
+    """A run while it is trained, alone or with others in one batch.
+
+    Args:
+        run: Its folder, locked.
+        schedule: When it is saved and when it stops.
+        iteration: That it goes on from.
+        seconds: Of training before that.
+        saved: The state to go on from, where the others of its batch begin earlier and it waits for them.
+        ended: Whether nothing more is written: it is in the batch only so that the others' bits stay the same.
+        way_on: The command that goes on with it, after a stop.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        schedule: Schedule,
+        iteration: int = 0,
+        seconds: float = 0.0,
+        saved: Mapping[str, Any] | None = None,
+        ended: bool = False,
+        way_on: str | None = None,
+    ) -> None:
+        self.run, self.schedule = run, schedule
+        self.iteration, self.saved, self.ended = iteration, saved, ended
+        self.way_on = way_on or resume_command(run)
+        self.began = time.monotonic() - seconds
+        self.last_row: Row = {}
+        self.unwritten: list[Row] = []
+        self.best_saved = -math.inf
+        self.at_goal = False
+        self.failure: str | None = None
+        """Why it stopped, where learning failed."""
+        self._writer: Writer | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether what is learned now is its."""
+        return not self.ended and self.saved is None
+
+    def open(self) -> None:
+        """Make ready to write the rows behind the iteration that it goes on from."""
+        with writing_into(self.run, self.way_on):
+            self._writer = open_writer(self.run.path, self.iteration + 1)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            with writing_into(self.run, self.way_on):
+                self._writer.close()
+
+    @property
+    def out_of_time(self) -> bool:
+        return self.schedule.out_of_time(self.seconds())
+
+    def seconds(self) -> float:
+        """Of training so far."""
+        return time.monotonic() - self.began
+
+    def add(self, row: Row) -> None:
+        self.last_row = row
+        self.unwritten.append(row)
+
+    def write(self) -> None:
+        """What was added since the last time."""
+        with writing_into(self.run, self.way_on):
+            self.run.append_metrics(self.unwritten)
+            if self._writer is not None:
+                self._writer.write(self.unwritten)
+        self.unwritten = []
+
+    @property
+    def improved(self) -> bool:
+        """Whether there is a better policy than the one that is kept as the best."""
+        return self.last_row.get("best_return", -math.inf) > self.best_saved
+
+    def save_best(self, agent: dict[str, Any]) -> None:
+        self.save("best", {"agent": agent})
+        self.best_saved = float(self.last_row["best_return"])
+
+    def save(self, name: str, content: dict[str, Any]) -> None:
+        with writing_into(self.run, self.way_on):
+            self.run.save_checkpoint(name, content)
+
+    def to_go_on_from(self, state: dict[str, Any], finished: bool) -> dict[str, Any]:
+        """What a checkpoint holds of a learner in this state."""
+        return {
+            "agent": {name.removeprefix("agent."): part for name, part in state.items() if name.startswith("agent.")},
+            "learner": state,
+            "iteration": int(state["iteration"]),
+            "seconds": self.seconds(),
+            "finished": finished,
+            "columns": list(self.last_row),
+            "metrics_checksum": self.run.metrics_checksum(),
+        }
+
+
+def resume_command(*runs: RunFolder) -> str:
+    """What goes on with these runs."""
+    return f"trot resume {' '.join(str(run.path) for run in runs)}"
+
+
+@contextlib.contextmanager
+def writing_into(run: RunFolder, way_on: str | None = None) -> Iterator[None]:
+    """What the disk refuses becomes one line with the way to go on: the last checkpoint is whole."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"cannot write into '{run.path}': {error.strerror or error}. What was saved is whole; "
+            f"when there is room and permission, go on: {way_on or resume_command(run)}"
+        ) from None
