@@ -13,7 +13,8 @@ TEXTS = (
 )  # fmt: skip
 OTHER_KINDS = (
     "ShareUrlRequest", "ShareUrlDisconnect", "GuiRemoveMessage", "RunJavascriptMessage", "FileTransferStartUpload",
-    "FileTransferPart", "CommandTriggerMessage", "ScenePointerMessage", "TransformControlsUpdateMessage",
+    "FileTransferPart", "CommandTriggerMessage", "ScenePointerMessage", "SceneNodeDragMessage",
+    "TransformControlsUpdateMessage",
     "ViewerCamera", "SetCameraPositionMessage", "BackgroundImageMessage", "GuiUpdateMessage", "ViewerCameraMessage", "",
     "x" * 1000,
 )  # fmt: skip

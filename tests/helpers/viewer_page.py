@@ -65,12 +65,12 @@ def answer(address, path, host=None, origin=None, protocol=None):
 class Page:
     """Knows the panel: `controls` by label, each with its uuid and newest properties.
 
-    And the scene: `places` of its nodes by name, and how often one of them has moved.
+    And the scene: `places` of its nodes by name, how often one of them has moved, and which may be dragged.
     """
 
     def __init__(self, socket):
         self.socket, self.by_uuid = socket, {}
-        self.moves, self.places = 0, {}
+        self.moves, self.places, self.draggable = 0, {}, set()
         threading.Thread(target=self._listen, daemon=True).start()
         self.say(CAMERA)
         self.wait_for(lambda: "ReplayDoneMessage" in self.seen)
@@ -116,6 +116,8 @@ class Page:
         elif kind == "SetPositionMessage":
             self.places[message["name"]] = message["position"]
             self.moves += 1
+        elif kind == "SetSceneNodeDragBindingsMessage":
+            self.draggable.add(message["name"])
         self.seen |= {kind}
 
 

@@ -1,5 +1,6 @@
 """`trot play` in a real browser, on a screen and on a phone: the robot moves, is pushed, dragged, changed and reset."""
 
+import contextlib
 import re
 import signal
 import socket
@@ -16,8 +17,11 @@ import pytest
 pytest.importorskip("viser", reason='needs viser: pip install "trot[view]"')
 
 from browser import CHROMIUM, MISSING, browser_page
+from campaign import chances
 from made_run import make_run
+from odd_messages import odd_message, odd_value
 from viewer_page import CAMERA, PROTOCOL, answer, open_page, running_viewer
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 ROOT = Path(__file__).parents[2]
@@ -50,12 +54,14 @@ def picture_of_the_robot(tab, path):
 
 
 def place_on_the_torso(image):
-    """Its x and y: in the midst of the largest blue thing."""
+    """Its x and y: in the midst of the largest blue square."""
     red, blue = image[..., 0], image[..., 2]
-    inside = np.lib.stride_tricks.sliding_window_view((blue > 80) & (blue - red > 40), (21, 21)).all(axis=(2, 3))
-    rows, columns = np.nonzero(inside)
-    middle = len(rows) // 2
-    return int(columns[middle]) + 10, int(rows[middle]) + 10
+    for side in range(71, 9, -10):
+        squares = np.lib.stride_tricks.sliding_window_view((blue > 80) & (blue - red > 40), (side, side))
+        rows, columns = np.nonzero(squares.all(axis=(2, 3)))
+        if len(rows):
+            return int(columns.mean()) + side // 2, int(rows.mean()) + side // 2
+    raise AssertionError("no torso")
 
 
 def button(tab, label):
@@ -160,19 +166,20 @@ def test_a_robot_to_play_with(size, screenshots):
         press(tab, "Reset")
         other.wait_for(lambda: other.places[TORSO][2] < low + 0.1)
         x, y = place_on_the_torso(picture_of_the_robot(tab, screenshots / "before_drag.png")[:free_y, :free_x])
-        drag(tab, (x, y), (x, max(y - 160, 5)))
+        start, end = other.places[TORSO][2], (x, max(y - 200, 5))
+        drag(tab, (x, y), end)
         press(tab, "Play")
-        other.wait_for(lambda: other.places[TORSO][2] > low + 0.4)
+        other.wait_for(lambda: other.places[TORSO][2] > start + 0.25)
         tab.screenshot(screenshots / "dragged.png")
-        let_go(tab, (x, max(y - 160, 5)))
-        other.wait_for(lambda: other.places[TORSO][2] < low + 0.1)
+        let_go(tab, end)
+        other.wait_for(lambda: other.places[TORSO][2] < start)
 
         # Arrows.
         other.set("Gradient", True)
         tab.wait_for("document.body.innerText.includes('per N s')")
         time.sleep(0.5)
         tab.screenshot(screenshots / "gradient.png")
-        # viser's page for phones complains of its own way to listen.
+        # viser's page complains of its own way to listen.
         assert not [error for error in tab.errors if "passive event listener" not in error] and not process.told
         asked = {url.split("/")[2] for url in tab.requests if url.startswith(("http", "ws"))}
         assert asked == {address.split("/")[2]}
@@ -248,3 +255,47 @@ def test_names_in_files_are_shown_as_text(tmp_path):
     with running_viewer(str(folder), command="play") as (_, address), open_page(address) as page:
         page.wait_for(lambda: any("onerror" in text for text in page.texts()))
         assert not any("<img" in text for text in page.texts())
+
+
+def odd_drag(chance, nodes):
+    """A drag of what may be dragged; now and then with anything in one of its fields."""
+    places = [[chance.uniform(-3, 3) for _ in range(3)] for _ in range(2)]
+    message = {
+        "type": "SceneNodeDragMessage", "phase": chance.choice(["start", "update", "end"]),
+        "name": chance.choice(nodes), "instance_index": None, "start_position": places[0],
+        "start_screen_pos": [0.5, 0.5], "end_position": places[1], "end_screen_pos": [0.6, 0.5], "button": "left",
+        "modifier": None, "owner": "",
+    }  # fmt: skip
+    if chance.random() < 0.5:
+        message[chance.choice(sorted(message.keys() - {"type"}))] = odd_value(chance)
+    return message
+
+
+def test_random_messages_end_nothing():
+    with (
+        running_viewer("ant", "--agent", "random", command="play") as (process, address),
+        contextlib.ExitStack() as open_,
+    ):
+        page = open_.enter_context(open_page(address))
+        for chance, case in chances("player", 400):
+            try:
+                odd = chance.random() < 0.5
+                page.say(odd_message(chance, page.controls) if odd else odd_drag(chance, sorted(page.draggable)))
+            except ConnectionClosed:
+                # A message that is too long closes the page that said it, and no other.
+                assert process.poll() is None, f"{case}: {process.told}"
+                open_.close()
+                page = open_.enter_context(open_page(address))
+        open_.close()
+        # Whoever comes now finds a world that lives, and nobody who holds it.
+        page = open_.enter_context(open_page(address))
+        page.wait_for(lambda: page.controls.keys() & {"Play", "Pause"})
+        if "Play" in page.controls:
+            page.set("Play", True)
+        begun = page.moves
+        page.wait_for(lambda: page.moves > begun + 500)
+        for label in ("Gravity", "Friction", "Mass", "Time", "Strength"):
+            control = page.controls[label]
+            assert control["min"] <= control["value"] <= control["max"]
+        assert np.isfinite([*page.places.values()]).all()
+        assert process.poll() is None and not process.told

@@ -13,10 +13,10 @@ GAIN_RGB = (150, 40, 190)
 
 
 class GainArrows:
-    """The longest is as long as the robot is large; they hang on the bodies and move with them."""
+    """The longest is not quite as long as the robot is large; they hang on the bodies and move with them."""
 
     def __init__(self, scene: viser.SceneApi, robot: RobotScene, inertia: Inertia) -> None:
-        self._length = robot.size
+        self._length = 0.7 * robot.size
         self._names = [inertia.model.body(body).name or f"body_{body}" for body in inertia.bodies.tolist()]
         self._arrows = [
             scene.add_arrows(

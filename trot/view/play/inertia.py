@@ -47,10 +47,6 @@ class Inertia:
         """A point of the world, in the body's frame."""
         return np.array(self._axes(body).T @ (point - self._data.xpos[body]))
 
-    def into_body_axes(self, body: int, vector: Floats) -> Floats:
-        """A vector of the world, in the body's axes."""
-        return np.array(self._axes(body).T @ vector)
-
     def jacobian(self, body: int, point: Floats) -> Floats:
         """(3, num_dofs) the velocity of a point of the body, given in the world, by joint_qd."""
         jacobian = np.zeros((3, self.model.nv))

@@ -106,8 +106,10 @@ class Player:
                 living.reset()
             else:
                 self._step()
-        steps = self._live(elapsed) if controls.playing else 0
-        self._rate.note(now, steps * living.dt)
+        if controls.playing:
+            self._rate.note(now, self._live(elapsed) * living.dt)
+        else:
+            self._rate = _Rate()
         self._draw(self._owed / living.dt if controls.playing else 1.0)
         self._update_gradient(now)
         if now >= self._panel_due:
@@ -148,7 +150,7 @@ class Player:
         if living.ended is not None:
             ended = living.ended
             rows.append((f"episode {living.episodes - 1} {ended.how}", f"{ended.total:.1f}, {ended.seconds:.1f} s"))
-        rows.append(("pictures per second", self._rate.text()))
+        rows.append(("pictures per second", self._rate.text() if self.controls.playing else "paused"))
         self.controls.tell(self._about if living.kind == "policy" else f"{living.kind} actions", rows)
         self._charts.show(living.history)
 
