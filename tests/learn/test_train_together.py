@@ -82,6 +82,11 @@ def test_each_folder_has_the_files_settings_and_checkpoints_of_a_single_run(whol
         assert same_bits(runs[0].load_checkpoint("initial"), runs[1].load_checkpoint("initial"))
         for name in runs[1].checkpoint_names():
             distance(*(without_times(run.load_checkpoint(name)) for run in runs))
+        learned = runs[0].load_checkpoint("last")["learner"]
+        best = {name: part for name, part in learned.items() if name.startswith("best.agent.")}
+        assert same_bits(
+            {f"best.agent.{name}": part for name, part in runs[0].load_checkpoint("best")["agent"].items()}, best
+        )
         for found, expected in zip(rows(ours)[:3], rows(single)[:3], strict=True):
             assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
