@@ -144,7 +144,8 @@ def sizes(name: str) -> list[int]:
     """Width of the observation, actions, episode length and substeps, without compiling kernels."""
     task = make_task(name)
     state = task.start.draw(task.model, 1, None, torch.zeros(()))
-    parts = task.observation(task.measure(state), torch.zeros(1, task.num_actions))
+    situation = trot.Situation(state.joint_q, state.joint_qd, task.draw_memory(1, None, torch.zeros(())))
+    parts = task.observation(task.measure(situation), torch.zeros(1, task.num_actions))
     return [sum(part.shape[1] for part in parts.values()), task.num_actions, task.episode_length, task.substeps]
 
 

@@ -25,6 +25,7 @@ IDS = (
     "trot/Ant-v0",
     "trot/Humanoid-v0",
     "trot/MuscleHumanoid-v0",
+    "trot/Quadruped-v0",
 )
 
 CARTPOLE_HORIZON = 240

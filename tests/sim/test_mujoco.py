@@ -116,7 +116,8 @@ def lively_inputs(model: Model, seed: int) -> dict[str, np.ndarray]:
     """States and controls, some of these beyond their range."""
     rng = np.random.default_rng(seed)
     joint_q, joint_qd = lively_states(model, NUM_WORLDS, rng)
-    control = rng.uniform(model.control_lower - 0.2, model.control_upper + 0.2, (NUM_WORLDS, model.num_controls))
+    lower, upper = model.sample_range()
+    control = rng.uniform(lower - 0.2, upper + 0.2, (NUM_WORLDS, model.num_controls))
     return {"joint_q": joint_q, "joint_qd": joint_qd, "control": control}
 
 
