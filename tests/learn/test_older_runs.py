@@ -210,3 +210,20 @@ def test_a_gradient_that_failed_in_the_first_version_is_explained(tmp_path, caps
     _, *lines = capsys.readouterr().out.splitlines()
     told = "the state adjoint of world 3 stops being finite at step 7; 4 worlds in all"
     assert lines == [f"float32: {told}", f"float64: {told}"]
+
+
+def test_a_checkpoint_from_before_muscles_had_activations_goes_on(tmp_path):
+    """To the bit as one that nothing was taken from."""
+    train = ["train", "cartpole", "--device", "cpu", "--runs", str(tmp_path), "--num-worlds", "4", "--iterations"]
+    for name in ("whole", "older"):
+        assert main([*train, "2", "--name", name]) == 0
+    older = RunFolder.open(tmp_path / "older")
+    saved = older.load_checkpoint("last")
+    del saved["learner"]["bad_window.start_activation"]
+    del saved["learner"]["_extra_state"]["env"]["worlds"]["activation"]
+    older.save_checkpoint("last", saved)
+    for name in ("whole", "older"):
+        assert main(["resume", str(tmp_path / name), "--iterations", "4"]) == 0
+    first, second = (RunFolder.open(tmp_path / name).load_checkpoint("last")["learner"] for name in ("whole", "older"))
+    assert first.keys() == second.keys()
+    assert all(first[key].equal(second[key]) for key in first if isinstance(first[key], torch.Tensor))

@@ -42,7 +42,15 @@ def upgraded_checkpoint(saved: dict[str, Any]) -> dict[str, Any]:
         tensors["steps"] = tensors["iteration"] * (horizon * num_worlds)
         others = {"env": learner["env"], "generator": learner["generator"]}
         saved = {**saved, "learner": {**tensors, "_extra_state": others}}
-    return saved
+    return _with_activation(saved)
+
+
+def _with_activation(saved: dict[str, Any]) -> dict[str, Any]:
+    """Robots of versions that knew no activation of muscles had none."""
+    learner, began, new = saved.get("learner"), "bad_window.start_joint_q", "bad_window.start_activation"
+    if not isinstance(learner, dict) or began not in learner or new in learner:
+        return saved
+    return {**saved, "learner": {**learner, new: learner[began][:, :0]}}
 
 
 def upgraded_bad_window(saved: dict[str, Any]) -> dict[str, Any]:
