@@ -26,7 +26,11 @@ def compiled(kernel: Kernel, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("robot", ["every_joint", "every_pair", "every_law", "every_muscle"])
-@pytest.mark.parametrize("variant", [Variant(torch.float32, store_factor=True), Variant(torch.float64, True)], ids=str)
+@pytest.mark.parametrize(
+    "variant",
+    [Variant(torch.float32, store_factor=True), pytest.param(Variant(torch.float64, True), marks=pytest.mark.campaign)],
+    ids=str,
+)
 def test_kernels_of_a_model(robot: str, variant: Variant, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     model: Model = request.getfixturevalue(robot)
     programs = (FORWARD, BACKWARD, REPORT_CONTACTS, REPORT_SIZES)

@@ -10,8 +10,8 @@ import pytest
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "studies.ipynb"
 CHECKS = """
-assert found.shift[5] == 0 and np.isfinite(found.window.derivative).all() and np.ptp(found.episode.loss) > 0
-assert len(gradients.iterations) == 6 and gradients.iterations[-1] == 30
+assert found.shift[3] == 0 and np.isfinite(found.window.derivative).all() and np.ptp(found.episode.loss) > 0
+assert gradients.iterations.tolist() == [0, 30]
 assert counts.sum() == gradients.window.entries.size and (gradients.window.norm > 0).all()
 assert growth.norms.shape == (65, 16)
 """

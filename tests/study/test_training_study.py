@@ -36,6 +36,7 @@ def rows(path):
     ]
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
 def test_an_interrupted_study_goes_on_to_the_same_numbers(tmp_path, capsys):

@@ -112,7 +112,7 @@ def let_go(tab, at):
     tab.call("Input.dispatchMouseEvent", type="mouseReleased", x=at[0], y=at[1], button="left", clickCount=1)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ["screen", pytest.param("phone", marks=pytest.mark.campaign)])
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 def test_a_robot_to_play_with(size, screenshots):
