@@ -5,98 +5,17 @@ Field by field this is the struct `Model` that the kernel headers read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trot.sim.cpp_struct import Field, Layout
-from trot.sim.model import (
-    AROUND_CYLINDER,
-    AROUND_SPHERE,
-    STRAIGHT,
-    WORLD,
-    Floats,
-    JointType,
-    Model,
-    PairKind,
-)
+from trot.sim.dof_tables import SLIDE, TURN, UNBOUNDED, WORLD_SLIDE, Dofs, dofs_of, finite, grouped, starts
+from trot.sim.force_tables import hill_fields, law_fields, law_sizes, pair_fields, pair_sizes
+from trot.sim.model import AROUND_CYLINDER, AROUND_SPHERE, STRAIGHT, WORLD, JointType, Model
 from trot.sim.parameters import columns
 from trot.sim.weld import rotation
-
-TURN, SLIDE, WORLD_SLIDE = 0, 1, 2
-"""How a dof's axis moves a body: it turns, slides along an axis that its parent carries, or along a world axis."""
-
-UNBOUNDED = 1e30
-"""Stands for an infinite limit: finite, so that no kernel ever meets infinity minus infinity."""
-
-
-Integers = NDArray[np.int32] | NDArray[np.int64]
-
-
-def _starts(counts: Integers) -> NDArray[np.int32]:
-    """Running sum with a leading zero: element i of a grouped list begins at result[i]."""
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-
-
-def _grouped(owner: Integers, num_groups: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Items sorted by owner, and where each owner's items start."""
-    counts = np.bincount(owner, minlength=num_groups) if len(owner) else np.zeros(num_groups, np.int64)
-    return np.argsort(owner, kind="stable").astype(np.int32), _starts(counts)
-
-
-def _finite(limits: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.clip(limits, -UNBOUNDED, UNBOUNDED)
-
-
-@dataclass(frozen=True)
-class _Dofs:
-    """What each dof needs to know about its joint and its place in the tree."""
-
-    body: NDArray[np.int32]
-    joint: NDArray[np.int32]
-    kind: NDArray[np.int32]
-    q: NDArray[np.int32]
-    is_simple: NDArray[np.int32]
-    joint_start: NDArray[np.int32]
-    joint_end: NDArray[np.int32]
-    body_start: NDArray[np.int32]
-    body_end: NDArray[np.int32]
-    chain: list[list[int]]
-    subtree_end: NDArray[np.int32]
-
-
-def _dofs(model: Model) -> _Dofs:
-    num_dofs = model.num_dofs
-    ends = [*model.joint_dof_start[1:], num_dofs]
-    joint = np.zeros(num_dofs, np.int32)
-    kind = np.full(num_dofs, TURN, np.int32)
-    q = np.full(num_dofs, -1, np.int32)
-    for j, (start, end) in enumerate(zip(model.joint_dof_start, ends, strict=True)):
-        joint[start:end] = j
-        kind_of_joint, q_start = JointType(model.joint_type[j]), model.joint_q_start[j]
-        if kind_of_joint in (JointType.HINGE, JointType.SLIDE):
-            q[start] = q_start
-            kind[start] = SLIDE if kind_of_joint == JointType.SLIDE else TURN
-        elif kind_of_joint == JointType.FREE:
-            q[start : start + 3] = q_start + np.arange(3)
-            kind[start : start + 3] = WORLD_SLIDE
-    body = model.joint_body[joint]
-    body_start = np.searchsorted(body, np.arange(model.num_bodies)).astype(np.int32)
-    body_end = np.searchsorted(body, np.arange(model.num_bodies), side="right").astype(np.int32)
-    chain: list[list[int]] = []
-    for dof in range(num_dofs):
-        parent = model.body_parent[body[dof]]
-        inner = [] if parent == WORLD else chain[body_end[parent] - 1]
-        chain.append(inner + list(range(body_start[body[dof]], dof + 1)))
-    subtree_end = np.arange(1, num_dofs + 1, dtype=np.int32)
-    for dof in range(num_dofs):
-        subtree_end[chain[dof]] = dof + 1  # depth-first order: the last dof that names it as ancestor
-    simple = np.isin(model.joint_type[joint], (JointType.HINGE, JointType.SLIDE)).astype(np.int32)
-    return _Dofs(
-        body, joint, kind, q, simple, model.joint_dof_start[joint], np.array(ends, np.int32)[joint],
-        body_start, body_end, chain, subtree_end,
-    )  # fmt: skip
 
 
 def _levels(model: Model) -> NDArray[np.int32]:
@@ -106,7 +25,7 @@ def _levels(model: Model) -> NDArray[np.int32]:
     return level
 
 
-def _entry_tables(dofs: _Dofs, level: NDArray[np.int32], lanes: int) -> tuple[dict[str, int], list[Field]]:
+def _entry_tables(dofs: Dofs, level: NDArray[np.int32], lanes: int) -> tuple[dict[str, int], list[Field]]:
     """The entries of the mass matrix in the order in which factorise() finishes them.
 
     A row holds the right-hand side, then one number per ancestor; an entry is columns_per_entry of these at a time.
@@ -124,7 +43,7 @@ def _entry_tables(dofs: _Dofs, level: NDArray[np.int32], lanes: int) -> tuple[di
             cell += [(dof, column) for column in range(0, 1 + len(chain), columns_per_entry)]
         mass_entry += [dof * row_stride + 1 + depth for depth in range(len(chain))]
     entries = np.array([entry for cell in cells for entry in cell], np.int32).reshape(-1, 2)
-    turn_start = _starts(np.array([len(cell) for cell in cells]))
+    turn_start = starts(np.array([len(cell) for cell in cells]))
     max_dofs = [max(turn[level[dofs.body] == k]) + 1 for k in range(num_levels)]
     sizes = {
         "num_entries": len(entries),
@@ -145,29 +64,29 @@ def _entry_tables(dofs: _Dofs, level: NDArray[np.int32], lanes: int) -> tuple[di
     return sizes, fields
 
 
-def _tree_fields(model: Model, dofs: _Dofs, level: NDArray[np.int32]) -> list[Field]:
-    level_body, level_start = _grouped(level, int(level.max()) + 1)
+def _tree_fields(model: Model, dofs: Dofs, level: NDArray[np.int32]) -> list[Field]:
+    level_body, level_start = grouped(level, int(level.max()) + 1)
     has_parent = np.flatnonzero(model.body_parent != WORLD).astype(np.int32)
-    order, child_start = _grouped(model.body_parent[has_parent], model.num_bodies)
+    order, child_start = grouped(model.body_parent[has_parent], model.num_bodies)
     lines: list[list[int]] = []
     body_end = np.arange(1, model.num_bodies + 1, dtype=np.int32)
     for body, parent in enumerate(model.body_parent):
         lines.append(([] if parent == WORLD else lines[parent]) + [body])
         body_end[lines[body]] = body + 1
     depth = np.array([len(chain) - 1 for chain in dofs.chain], np.int32)
-    chain_start, last_dof = _starts(depth + 1)[:-1], dofs.body_end - 1
+    chain_start, last_dof = starts(depth + 1)[:-1], dofs.body_end - 1
     joint_count = np.bincount(model.joint_body, minlength=model.num_bodies)
     point_body = model.shape_body[model.point_shape] if model.num_points else np.zeros(0, np.int32)
     return [
         Field("body_parent", model.body_parent, "-1 for a root"),
         Field("body_dof_start", np.append(dofs.body_start, model.num_dofs).astype(np.int32), "first dof of a body"),
-        Field("body_joint_start", _starts(joint_count), "first joint"),
-        Field("body_point_start", _grouped(point_body, model.num_bodies)[1], "first contact point"),
+        Field("body_joint_start", starts(joint_count), "first joint"),
+        Field("body_point_start", grouped(point_body, model.num_bodies)[1], "first contact point"),
         Field("level_body", level_body, "bodies by distance from the root"),
         Field("level_start", level_start, "first of a level in level_body"),
         Field("body_subtree_end", body_end, "past the last body that it carries"),
         Field("ancestor", np.concatenate(lines).astype(np.int32), "bodies from the root to each body, itself included"),
-        Field("ancestor_start", _starts(np.array([len(line) for line in lines])), "first of a body's in ancestor"),
+        Field("ancestor_start", starts(np.array([len(line) for line in lines])), "first of a body's in ancestor"),
         Field("child", has_parent[order], "bodies by parent"),
         Field("child_start", child_start, "first child of a body"),
         Field("joint_type", model.joint_type, "FREE, BALL, SLIDE, HINGE"),
@@ -203,14 +122,14 @@ def _quaternions(model: Model) -> tuple[list[int], list[int], list[int]]:
 
 
 def _actuator_fields(model: Model) -> list[Field]:
-    by_actuator, actuator_start = _grouped(model.motor_actuator, model.num_controls)
+    by_actuator, actuator_start = grouped(model.motor_actuator, model.num_controls)
     motor_dof = model.motor_dof[by_actuator]
-    by_dof, dof_start = _grouped(motor_dof, model.num_dofs)
+    by_dof, dof_start = grouped(motor_dof, model.num_dofs)
     actuator_muscle = np.full(model.num_controls, -1, np.int32)
     actuator_muscle[model.muscle_actuator] = np.arange(model.num_muscles)
     ends = model.segment_body.ravel()
     on_body = np.flatnonzero(ends != WORLD).astype(np.int32)
-    order, body_start = _grouped(ends[on_body], model.num_bodies)
+    order, body_start = grouped(ends[on_body], model.num_bodies)
     segments = np.bincount(model.segment_muscle, minlength=model.num_muscles)
     point = model.segment_point.reshape(-1, 2, 3)
     return [
@@ -221,165 +140,22 @@ def _actuator_fields(model: Model) -> list[Field]:
         Field("dof_motor_start", dof_start, "first motor of a dof in dof_motor"),
         Field("actuator_muscle", actuator_muscle, "-1 for a motor"),
         Field("muscle_actuator", model.muscle_actuator, "control that activates it"),
-        Field("muscle_segment_start", _starts(segments), "first segment of a muscle"),
+        Field("muscle_segment_start", starts(segments), "first segment of a muscle"),
         Field("segment_muscle", model.segment_muscle, "muscle it belongs to"),
         Field("segment_body_a", model.segment_body.reshape(-1, 2)[:, 0].copy(), "body of one end, -1 for the world"),
         Field("segment_body_b", model.segment_body.reshape(-1, 2)[:, 1].copy(), "body of the other"),
         Field("body_segment", on_body[order], "2 * segment + end, by body"),
         Field("body_segment_start", body_start, "first segment end of a body"),
         Field("motor_gear", model.motor_gear[by_actuator], "generalised force per unit of control"),
-        Field("control_lower", _finite(model.control_lower), "range of a control"),
-        Field("control_upper", _finite(model.control_upper), "range of a control"),
+        Field("control_lower", finite(model.control_lower), "range of a control"),
+        Field("control_upper", finite(model.control_upper), "range of a control"),
         Field("muscle_peak_force", model.muscle_peak_force, "N"),
         Field("segment_point_a", point[:, 0].copy(), "end in the frame of body a, m"),
         Field("segment_point_b", point[:, 1].copy(), "end in the frame of body b, m"),
     ]
 
 
-def _where_used(values: Floats, used: bool) -> Floats:
-    """A table that only some robots need takes no room in the others."""
-    return values if used else values[:0]
-
-
-def _servo_fields(model: Model, dofs: _Dofs) -> list[Field]:
-    by_dof, dof_start = _grouped(model.drive_dof, model.num_dofs)
-    actuator_servo = np.full(model.num_controls, -1, np.int32)
-    actuator_servo[model.servo_actuator] = np.arange(model.num_servos)
-    used = model.num_servos > 0
-    drive_q = np.where(dofs.is_simple[model.drive_dof], dofs.q[model.drive_dof], -1).astype(np.int32)
-    drives = np.bincount(model.drive_servo, minlength=model.num_servos)
-    return [
-        Field("servo_actuator", model.servo_actuator, "control that drives it"),
-        Field("actuator_servo", actuator_servo if used else actuator_servo[:0], "-1 for a motor or muscle"),
-        Field("servo_drive_start", _starts(drives) if used else drives[:0].astype(np.int32), "first drive of a servo"),
-        Field("drive_dof", model.drive_dof, "dof that the drive moves"),
-        Field("drive_q", drive_q, "its coordinate; -1 where it has no length"),
-        Field("dof_drive", by_dof, "drives by dof"),
-        Field("dof_drive_start", dof_start if used else dof_start[:0], "first drive of a dof in dof_drive"),
-        Field("drive_gear", model.drive_gear, "length per unit of joint_q, force on the dof per unit of force"),
-        Field("servo_gain", model.servo_gain.ravel(), "force per unit of control: constant, per length, per rate"),
-        Field("servo_bias", model.servo_bias.ravel(), "force without control, likewise"),
-        Field("servo_lower", _finite(model.servo_lower), "range of the force"),
-        Field("servo_upper", _finite(model.servo_upper), "range of the force"),
-    ]
-
-
-def _tie_fields(model: Model) -> list[Field]:
-    used = model.num_ties > 0
-    strand_dof = model.joint_dof_start[model.strand_joint]
-    by_dof, dof_start = _grouped(strand_dof, model.num_dofs)
-    strands = np.bincount(model.strand_tie, minlength=model.num_ties)
-    return [
-        Field("tie_strand_start", _starts(strands) if used else strands[:0].astype(np.int32), "first strand of a tie"),
-        Field("strand_dof", strand_dof, "dof of its joint"),
-        Field("strand_q", model.joint_q_start[model.strand_joint], "coordinate of its joint"),
-        Field("dof_strand", by_dof, "strands by dof"),
-        Field("dof_strand_start", dof_start if used else dof_start[:0], "first strand of a dof in dof_strand"),
-        Field("strand_reference", model.strand_reference, "coordinate from which its polynomial counts"),
-        Field("strand_coefficient", model.strand_coefficient.ravel(), "five each, the constant first"),
-        Field("tie_stiffness", model.tie_stiffness, "outside of the resting range"),
-        Field("tie_rest_lower", model.tie_rest[:, 0].copy(), "resting range of the length"),
-        Field("tie_rest_upper", model.tie_rest[:, 1].copy(), "resting range of the length"),
-        Field("tie_damping", model.tie_damping, "force per rate"),
-        Field("tie_lower", _finite(model.tie_limits[:, 0]), "limits of the length"),
-        Field("tie_upper", _finite(model.tie_limits[:, 1]), "limits of the length"),
-        Field("tie_limit_stiffness", model.tie_limit_stiffness, "beyond them"),
-        Field("tie_limit_damping", model.tie_limit_damping, "beyond them, per depth and rate"),
-        Field("tie_friction", model.tie_friction, "dry friction"),
-        Field("tie_friction_speed", model.tie_friction_speed, "rate from which on it has its full force"),
-    ]
-
-
-def _law_sizes(model: Model) -> dict[str, int]:
-    """How many there are of what most robots have none of; the kernels leave out the laws whose size is zero."""
-    limited = np.isfinite(model.joint_lower) | np.isfinite(model.joint_upper)
-    return {
-        "num_servos": model.num_servos,
-        "num_drives": len(model.drive_dof),
-        "num_ties": model.num_ties,
-        "num_strands": len(model.strand_tie),
-        "num_force_ranges": int(np.sum(np.isfinite(model.dof_force_lower) | np.isfinite(model.dof_force_upper))),
-        "num_damped_limits": int(np.sum(limited & (model.joint_limit_damping > 0))),
-        "num_frictions": int(np.sum(model.dof_friction > 0)),
-    }
-
-
-def _law_fields(model: Model, dofs: _Dofs) -> list[Field]:
-    sizes, simple = _law_sizes(model), dofs.is_simple.astype(bool)
-    ranges, damped, rubs = (sizes[name] > 0 for name in ("num_force_ranges", "num_damped_limits", "num_frictions"))
-    limit_damping = model.joint_limit_damping[dofs.joint] * simple
-    return [
-        Field("dof_force_lower", _where_used(_finite(model.dof_force_lower), ranges), "of motors and servos together"),
-        Field("dof_force_upper", _where_used(_finite(model.dof_force_upper), ranges), "of motors and servos together"),
-        Field("dof_limit_damping", _where_used(limit_damping, damped), "N s/m^2 or N m s/rad^2"),
-        Field("dof_friction", _where_used(model.dof_friction, rubs), "dry friction, N or N m"),
-        Field("dof_friction_speed", _where_used(model.joint_friction_speed[dofs.joint], rubs), "at its full force"),
-        *_servo_fields(model, dofs),
-        *_tie_fields(model),
-    ]
-
-
-def _hill_fields(model: Model) -> list[Field]:
-    least, most, speed, passive, fastest = model.hill_curve.T.copy()
-    per_length = model.hill_gear / model.hill_best_length
-    pushes = np.sort(_finite(model.hill_force_range) * model.hill_gear[:, None], axis=1)
-    rise, fall, smooth = model.act_time.T.copy()
-    actuator_hill = np.full(model.num_controls, -1, np.int32)
-    actuator_hill[model.hill_actuator] = np.arange(model.num_hills)
-    return [
-        Field("actuator_hill", actuator_hill, "-1 for one that is no such muscle"),
-        Field("hill_actuator", model.hill_actuator, "its control"),
-        Field("hill_act", model.hill_act, "its activation, -1 for the control itself"),
-        Field("act_actuator", model.act_actuator, "control that it follows"),
-        *_piece_fields(model),
-        Field("hill_peak", model.hill_peak_force * model.hill_gear, "N along the tendon"),
-        Field("hill_per_length", per_length, "1 / m"),
-        Field("hill_per_rate", per_length / speed, "s / m"),
-        Field("hill_offset", model.hill_offset, "normalised length where the pieces have none"),
-        Field("hill_shorter", 2 / (1 - least), "1 / half the width of FL below the best length"),
-        Field("hill_longer", 2 / (most - 1), "1 / half the width above"),
-        Field("hill_passive", passive, "FP at the end of FL"),
-        Field("hill_fastest", fastest, "FV of a muscle that is stretched fast"),
-        Field("hill_inverse_rise", 1 / np.maximum(fastest - 1, 1e-15), "1 / (that - 1)"),
-        Field("hill_lower", _finite(pushes[:, 0]), "N along the tendon"),
-        Field("hill_upper", _finite(pushes[:, 1]), "N along the tendon"),
-        Field("act_rise", rise, "s"),
-        Field("act_fall", fall, "s"),
-        Field(
-            "act_per_gap", np.where(smooth < 1e-15, 0.0, 1 / np.maximum(smooth, 1e-15)), "0: the time constant jumps"
-        ),
-        Field("act_lower", _finite(model.act_range[:, 0]), "range of an activation"),
-        Field("act_upper", _finite(model.act_range[:, 1]), "range of an activation"),
-    ]
-
-
-def _piece_fields(model: Model) -> list[Field]:
-    ends = model.piece_body.ravel()
-    on_body = np.flatnonzero(ends != WORLD).astype(np.int32)
-    order, body_start = _grouped(ends[on_body], model.num_bodies)
-    pieces = np.bincount(model.piece_hill, minlength=model.num_hills)
-    has_side = np.array(np.isfinite(model.piece_side).all(axis=1), np.int32)
-    return [
-        Field("hill_piece_start", _starts(pieces), "first piece of a muscle"),
-        Field("piece_hill", model.piece_hill, "muscle it belongs to"),
-        Field("piece_kind", model.piece_kind, "STRAIGHT, AROUND_SPHERE, AROUND_CYLINDER"),
-        Field("piece_body_a", model.piece_body[:, 0].copy(), "body of one end, -1 for the world"),
-        Field("piece_body_b", model.piece_body[:, 1].copy(), "body of the other"),
-        Field("piece_shape_body", model.piece_body[:, 2].copy(), "body of the shape that it may wrap"),
-        Field("piece_has_side", has_side, "whether it must pass on one side"),
-        Field("body_piece", on_body[order], "3 * piece + which of its bodies, by body"),
-        Field("body_piece_start", body_start, "first of a body"),
-        Field("piece_point_a", model.piece_point[:, 0].copy(), "end in the frame of body a, m"),
-        Field("piece_point_b", model.piece_point[:, 1].copy(), "end in the frame of body b, m"),
-        Field("piece_share", model.piece_share, "of its length that counts"),
-        Field("piece_middle", model.piece_middle, "of the shape in its body's frame, m"),
-        Field("piece_axis", model.piece_axis, "its axes as rows, likewise"),
-        Field("piece_radius", model.piece_radius, "m"),
-        Field("piece_side", np.nan_to_num(model.piece_side), "where it passes, in the body's frame, m"),
-    ]
-
-
-def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]:
+def _constant_fields(model: Model, dofs: Dofs, balls: list[int]) -> list[Field]:
     joint, simple = dofs.joint, dofs.is_simple.astype(bool)
     body_rotation = np.array([rotation(quat) for quat in model.body_quat])
     rest = model.q_spring[np.where(simple, dofs.q, 0)] * simple
@@ -403,8 +179,8 @@ def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]
         Field("dof_damping", model.dof_damping, "N s/m or N m s/rad"),
         Field("dof_stiffness", model.joint_stiffness[joint] * simple, "N/m or N m/rad"),
         Field("dof_rest", rest, "coordinate at which the spring rests"),
-        Field("dof_lower", _finite(model.joint_lower)[joint], "m or rad"),
-        Field("dof_upper", _finite(model.joint_upper)[joint], "m or rad"),
+        Field("dof_lower", finite(model.joint_lower)[joint], "m or rad"),
+        Field("dof_upper", finite(model.joint_upper)[joint], "m or rad"),
         Field("dof_limit_stiffness", model.joint_limit_stiffness[joint] * simple, "N/m or N m/rad"),
         Field("ball_stiffness", model.joint_stiffness[balls], "N m/rad"),
         Field("ball_rest", ball_rest.ravel(), "quaternion at which the spring rests"),
@@ -419,70 +195,13 @@ def _constant_fields(model: Model, dofs: _Dofs, balls: list[int]) -> list[Field]
     ]
 
 
-def _pair_sizes(model: Model) -> dict[str, int]:
-    found = columns(model)
-    names = ("pair_stiffness", "pair_damping", "pair_friction_stiffness", "pair_friction")
-    return {
-        "num_feelers": model.num_feelers,
-        "num_pairs": model.num_pairs,
-        **{f"num_{kind.name.lower()}_pairs": int((model.pair_kind == kind).sum()) for kind in PairKind},
-        **{f"{name}_column": found[name].start if name in found else 0 for name in names},
-    }
-
-
-def _pair_fields(model: Model) -> list[Field]:
-    bodies = model.pair_body.ravel()
-    on_body = np.flatnonzero(bodies != WORLD).astype(np.int32)
-    order, body_start = _grouped(bodies[on_body], model.num_bodies)
-    half = np.linalg.norm(model.feeler_half, axis=1)
-    heights = model.field_height
-    rotations = {
-        kind: np.array([rotation(quat) for quat in quats]).reshape(-1, 3, 3)
-        for kind, quats in (("box", model.box_quat), ("field", model.field_quat))
-    }
-    return [
-        Field("feeler_body", model.feeler_body, "-1 for the world"),
-        Field("box_body", model.box_body, "-1 for the world"),
-        Field("field_rows", np.array([len(rows) for rows in heights], np.int32), "heights along y"),
-        Field("field_columns", np.array([rows.shape[1] for rows in heights], np.int32), "heights along x"),
-        Field("field_start", _starts(np.array([rows.size for rows in heights], np.int64)), "first in field_height"),
-        Field("pair_body_a", model.pair_body[:, 0].copy(), "body of the first shape, -1 for the world"),
-        Field("pair_body_b", model.pair_body[:, 1].copy(), "body of the second"),
-        Field("pair_feeler_start", model.pair_feeler[:, 0].copy(), "first feeler of the first shape"),
-        Field("pair_feeler_end", model.pair_feeler[:, 1].copy(), "past the last"),
-        Field("pair_solid", model.pair_solid, "the second shape: which feeler, box, plane or field"),
-        Field("body_pair", on_body[order], "2 * pair + which of its shapes, by body"),
-        Field("body_pair_start", body_start, "first of a body"),
-        Field("feeler_position", model.feeler_pos, "middle in the body frame, m"),
-        Field("feeler_half", model.feeler_half, "half its axis in the body frame, m"),
-        Field("feeler_square", half**2, "of that length, m^2"),
-        Field("feeler_radius", model.feeler_radius, "m"),
-        Field("feeler_reach", half + model.feeler_radius, "of the ball around it, m"),
-        Field("box_position", model.box_pos, "middle in the body frame, m"),
-        Field("box_rotation", rotations["box"], "likewise"),
-        Field("box_size", model.box_size, "half its sides, m"),
-        Field("box_reach", np.linalg.norm(model.box_size, axis=1), "of the ball around it, m"),
-        Field("plane_position", model.plane_pos, "a point of it, m"),
-        Field("plane_normal", model.plane_normal, "unit"),
-        Field("field_position", model.field_pos, "middle at height 0, m"),
-        Field("field_rotation", rotations["field"], "likewise"),
-        Field("field_spacing_x", model.field_spacing[:, 0].copy(), "between two heights, m"),
-        Field("field_spacing_y", model.field_spacing[:, 1].copy(), "likewise"),
-        Field("field_height", np.concatenate([np.zeros(0), *(rows.ravel() for rows in heights)]), "m"),
-        Field("pair_stiffness", model.pair_stiffness, "N/m"),
-        Field("pair_damping", model.pair_damping, "N s/m^2"),
-        Field("pair_friction_stiffness", model.pair_friction_stiffness, "N s/m"),
-        Field("pair_friction", model.pair_friction, "Coulomb"),
-    ]
-
-
 def kernel_layout(model: Model, lanes: int) -> Layout:
     """Work out every size and table that the kernels of this model are compiled with or read.
 
     lanes is how many share one world. One lane takes a few columns of a mass-matrix row at a time, since they share
     what they read. Many lanes take one column each; or, if there are enough, a row each, and need no list of entries.
     """
-    dofs, level = _dofs(model), _levels(model)
+    dofs, level = dofs_of(model), _levels(model)
     quat_q, quat_dof, balls = _quaternions(model)
     entry_sizes, entry_fields = _entry_tables(dofs, level, lanes)
     sizes = {
@@ -502,8 +221,8 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         "num_hills": model.num_hills,
         "num_pieces": len(model.piece_hill),
         "num_acts": model.num_acts,
-        **_pair_sizes(model),
-        **_law_sizes(model),
+        **pair_sizes(model),
+        **law_sizes(model),
         "STRAIGHT": STRAIGHT,
         "AROUND_SPHERE": AROUND_SPHERE,
         "AROUND_CYLINDER": AROUND_CYLINDER,
@@ -526,11 +245,11 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         Field("ball_dof", model.joint_dof_start[balls], "its first dof"),
         Field("point_shape", model.point_shape, "shape a contact point belongs to"),
         *_actuator_fields(model),
-        *_hill_fields(model),
-        *_pair_fields(model),
-        *(replace(field, rare=True) for field in _law_fields(model, dofs)),
+        *hill_fields(model),
+        *pair_fields(model),
+        *(replace(field, rare=True) for field in law_fields(model, dofs)),
         *_constant_fields(model, dofs, balls),
     ]
     fields.sort(key=lambda field: field.values.dtype != np.int32)
     depths = np.array([len(chain) - 1 for chain in dofs.chain])
-    return Layout(sizes, _grouped(depths, int(depths.max()) + 1), fields)
+    return Layout(sizes, grouped(depths, int(depths.max()) + 1), fields)
