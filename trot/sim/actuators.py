@@ -13,7 +13,7 @@ import numpy as np
 from trot.sim.errors import ModelError
 from trot.sim.hill_muscles import HillMuscles, Muscles, add_hill_muscle, is_hill_muscle
 from trot.sim.model import Floats, Ints
-from trot.sim.unsupported import disabled, is_fixed_tendon, name_of
+from trot.sim.unsupported import control_entry, disabled, is_fixed_tendon, name_of
 from trot.sim.weld import Welds
 
 _MUSCLE_LAWS = (mujoco.mjtGain.mjGAIN_MUSCLE, mujoco.mjtBias.mjBIAS_MUSCLE, mujoco.mjtDyn.mjDYN_MUSCLE)
@@ -100,7 +100,7 @@ def _read_actuator(compiled: mujoco.MjModel, welds: Welds, actuator: int, muscle
         return
     law = _read_law(compiled, actuator)
     target, transmission = int(compiled.actuator_trnid[actuator, 0]), compiled.actuator_trntype[actuator]
-    gear = compiled.actuator_gear[_entry(compiled, "out", actuator)]
+    gear = compiled.actuator_gear[control_entry(compiled, "out", actuator)]
     if transmission == mujoco.mjtTrn.mjTRN_JOINT:
         _add_driven(compiled, actuator, law, _gears_of_joint(compiled, law, target, gear, result.name[-1]), result)
     elif transmission == mujoco.mjtTrn.mjTRN_TENDON and is_fixed_tendon(compiled, target):
@@ -113,12 +113,6 @@ def _read_actuator(compiled: mujoco.MjModel, welds: Welds, actuator: int, muscle
             f"actuator '{result.name[-1]}' acts through {kind}; only joint and tendon are simulated. "
             "Attach it to a joint."
         )
-
-
-def _entry(compiled: mujoco.MjModel, kind: str, actuator: int) -> int:
-    """Where an actuator's first control or output stands; before MuJoCo 4 each had one."""
-    starts = getattr(compiled, f"actuator_{kind}adr", None)
-    return actuator if starts is None else int(starts[actuator])
 
 
 def _refuse_attributes(compiled: mujoco.MjModel, actuator: int) -> None:
@@ -234,7 +228,7 @@ def _add_muscle(compiled: mujoco.MjModel, welds: Welds, actuator: int, law: _Law
             f"actuator '{name}' is a servo on the spatial tendon '{tendon_name}', which only a muscle can pull. "
             "Attach it to a joint or to a fixed tendon."
         )
-    force = -law.gain[0] * float(compiled.actuator_gear[_entry(compiled, "out", actuator), 0])
+    force = -law.gain[0] * float(compiled.actuator_gear[control_entry(compiled, "out", actuator), 0])
     if force <= 0:
         raise ModelError(
             f"actuator '{name}' pushes along tendon '{tendon_name}', but a muscle only pulls. "
@@ -280,7 +274,7 @@ def _waypoints(compiled: mujoco.MjModel, tendon: int) -> Ints:
 
 def _control_range(compiled: mujoco.MjModel, actuator: int) -> tuple[float, float]:
     """The actuator's own ctrlrange."""
-    control = _entry(compiled, "ctrl", actuator)
+    control = control_entry(compiled, "ctrl", actuator)
     if disabled(compiled, mujoco.mjtDisableBit.mjDSBL_CLAMPCTRL) or not compiled.actuator_ctrllimited[control]:
         return -np.inf, np.inf
     lower, upper = (float(bound) for bound in compiled.actuator_ctrlrange[control])

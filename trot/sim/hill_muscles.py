@@ -12,7 +12,7 @@ import numpy as np
 from trot.sim.errors import ModelError
 from trot.sim.model import STRAIGHT, Floats
 from trot.sim.tendon_paths import Piece, read_path
-from trot.sim.unsupported import disabled, name_of
+from trot.sim.unsupported import control_entry, disabled, name_of
 from trot.sim.weld import Welds
 
 Muscles = Literal["hill", "tension"]
@@ -63,17 +63,11 @@ def add_hill_muscle(compiled: mujoco.MjModel, welds: Welds, actuator: int, resul
     hill = len(result.actuator)
     result.actuator.append(actuator)
     result.act.append(_add_act(compiled, actuator, result))
-    gear = float(compiled.actuator_gear[_entry(compiled, "out", actuator), 0])
+    gear = float(compiled.actuator_gear[control_entry(compiled, "out", actuator), 0])
     _add_law(compiled, actuator, name, gear, gear * path.fixed_length, result)
     result.piece_hill += [hill] * len(path.pieces)
     result.piece += path.pieces
     return _control_range(compiled, actuator)
-
-
-def _entry(compiled: mujoco.MjModel, kind: str, actuator: int) -> int:
-    """Where an actuator's control or output stands; before MuJoCo 4 each had one."""
-    starts = getattr(compiled, f"actuator_{kind}adr", None)
-    return actuator if starts is None else int(starts[actuator])
 
 
 def _add_act(compiled: mujoco.MjModel, actuator: int, result: HillMuscles) -> int:
@@ -123,7 +117,7 @@ def _add_law(
 def _control_range(compiled: mujoco.MjModel, actuator: int) -> tuple[float, float]:
     """Its ctrlrange; what activation dynamics take is never outside of 0 to 1."""
     lower, upper = -np.inf, np.inf
-    control = _entry(compiled, "ctrl", actuator)
+    control = control_entry(compiled, "ctrl", actuator)
     if not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_CLAMPCTRL) and compiled.actuator_ctrllimited[control]:
         lower, upper = (float(bound) for bound in compiled.actuator_ctrlrange[control])
     if compiled.actuator_dyntype[actuator] == mujoco.mjtDyn.mjDYN_MUSCLE:

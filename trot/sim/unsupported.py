@@ -34,6 +34,12 @@ def describe_geom(compiled: mujoco.MjModel, geom: int) -> str:
     return f"{name} of {name_of(compiled, 'body', compiled.geom_bodyid[geom])}" if unnamed else name
 
 
+def control_entry(compiled: mujoco.MjModel, kind: str, actuator: int) -> int:
+    """Where an actuator's first control or output stands; before MuJoCo 4 each had one."""
+    starts = getattr(compiled, f"actuator_{kind}adr", None)
+    return actuator if starts is None else int(starts[actuator])
+
+
 def disabled(compiled: mujoco.MjModel, flag: mujoco.mjtDisableBit) -> bool:
     """Whether the file switches this off under <option><flag/>."""
     return bool(compiled.opt.disableflags & flag)
