@@ -212,3 +212,17 @@ def test_a_task_that_changed_since_is_named(tmp_path, capsys):
     assert ": num_observations was 23 and is 22. " in line and line.endswith(f"begin anew: trot train {task}:Walker")
     task.unlink()
     assert f"no task file '{task}'" in refused(tmp_path / "run", capsys)
+
+
+def test_a_gpus_run_does_not_go_on_on_the_cpu(tmp_path, capsys):
+    """Its generators are another kind, 16 bytes each."""
+    assert main(arguments(tmp_path)) == 0
+    path = tmp_path / "run"
+    with RunFolder.reopen(path) as run:
+        saved = run.load_checkpoint("last")
+        saved["learner"]["_extra_state"]["generator"] = torch.zeros(16, dtype=torch.uint8)
+        run.save_checkpoint("last", saved)
+        run.change_settings(device="cuda")
+    assert main(["resume", str(path), "--device", "cpu", "--iterations", "20"]) == 2
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "the random numbers of cuda, where it began, do not go on on cpu" in line

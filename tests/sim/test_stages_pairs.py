@@ -61,7 +61,8 @@ def check_power(model: Model, joint_q: np.ndarray, rng: np.random.Generator, pla
     found = check_adjoint(
         model, POWER, inputs, steps, widths, place=place, per_world_parameters=True, excluded_share=0.01
     )
-    assert_allclose(found["same"], found["force"], rtol=1e-12)
+    # Sums of large numbers of both signs, which a GPU rounds otherwise.
+    assert_allclose(found["same"], found["force"], rtol=1e-12, atol=1e-14 * np.abs(found["force"]).max())
     return found
 
 

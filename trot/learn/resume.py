@@ -182,7 +182,10 @@ def load_state(learner: Learner, saved: dict[str, Any], run: RunFolder, member: 
 
 
 def _changes(learner: Learner, run: RunFolder) -> str:
-    """How the agent that the run began with differs from one of today."""
+    """How the device or the agent that the run began with differs from those of today."""
+    device = run.settings.get("device")
+    if device != learner.device.type:
+        return f"the random numbers of {device}, where it began, do not go on on {learner.device.type}"
     before, now = run.settings.get("agent"), json.loads(json.dumps(learner.agent.described()))
     if not isinstance(before, dict):
         return ""

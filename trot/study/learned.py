@@ -84,7 +84,7 @@ def load_learned(
     saved = upgraded_checkpoint(folder.load_checkpoint(checkpoint))
     complete = "learner" in saved
     if complete:
-        load_state(learner, saved["learner"], folder)
+        load_state(learner, _with_luck_of(learner, saved["learner"]), folder)
     else:
         critic_known = not settings.settings.critic or _same(learner.agent, saved.get("agent"))
         _load_agent(learner.agent, saved.get("agent"), folder, checkpoint)
@@ -140,6 +140,15 @@ def iterations_of(folder: RunFolder) -> dict[str, int]:
         elif name == "last":
             found[name] = int(folder.load_checkpoint(name).get("iteration", 0))
     return found
+
+
+def _with_luck_of(learner: Shac, saved: dict[str, Any]) -> dict[str, Any]:
+    """The saved state without its generators: a study has luck of its own, and a GPU's fit no CPU."""
+    ours, theirs = learner.get_extra_state(), saved.get("_extra_state")
+    if not isinstance(ours, dict) or not isinstance(theirs, dict):
+        return saved
+    worlds = {**theirs["env"], "generator": ours["env"]["generator"]}
+    return {**saved, "_extra_state": {"env": worlds, "generator": ours["generator"]}}
 
 
 def _load_agent(agent: Agent, saved: Any, folder: RunFolder, checkpoint: str) -> None:

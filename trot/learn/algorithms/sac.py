@@ -1,17 +1,17 @@
 """Soft Actor-Critic: a policy learns from all that its worlds ever did, and is paid for staying random.
 
-An iteration is a number of steps. After each of them, top to bottom in this file:
+An iteration is a number of steps. To each of them belong, top to bottom in this file:
 
-    draw             batches of past steps
     take_step        every world takes a step, which goes into the replay buffer
+    draw             batches of past steps, for the updates beside the next one
     critic_gradient  on a batch: the reward, and what the target critics make of the policy's next action
     policy_gradient  towards actions that the critics value, and towards randomness
     cool             the temperature, which weighs randomness against value, follows the entropy
 
-On a GPU the step and both gradients are worked out side by side: batches are drawn before the step is remembered, and
-the policy climbs the critics as they were. The first iterations act at random and learn nothing. With more critics, of
-which a few are drawn for each target, and many updates a step, it is REDQ (redq.py); MBPO (mbpo.py) adds batches that
-a learned model imagines.
+On a GPU the step and both gradients are worked out side by side: the updates of a step learn from what was remembered
+before it, and the policy climbs the critics as they were. The first iterations act at random and learn nothing. With
+more critics, of which a few are drawn for each target, and many updates a step, it is REDQ (redq.py); MBPO (mbpo.py)
+adds batches that a learned model imagines.
 """
 
 from __future__ import annotations
@@ -200,10 +200,11 @@ class Sac(Learner):
     def learn(self) -> None:
         """An iteration of steps and updates."""
         self.begin()
-        told = []
-        for _ in range(self.settings.horizon):
-            rows = self.draw(self.settings.updates)
-            _, numbers = self._step_beside(self.take_step, partial(self.update, rows))
+        told, rows = [], self.draw(self.settings.updates)
+        for left in reversed(range(self.settings.horizon)):
+            rows, numbers = self._step_beside(
+                partial(self.step_and_draw, self.settings.updates if left else 0), partial(self.update, rows)
+            )
             told.append(numbers)
         means = torch.stack(told).mean(dim=0).unbind()
         self.finish(dict(zip(Sac.columns, means, strict=True)))
@@ -221,6 +222,11 @@ class Sac(Learner):
         action = self.agent.policy(self.normalized(self.observation), self._noise(self.env.num_worlds))
         self._acted.reach()
         self.remember(action, self.advance(action))
+
+    def step_and_draw(self, batches: int) -> Batch:
+        """A step of all worlds, and so many batches for the updates beside the next one."""
+        self.take_step()
+        return self.draw(batches) if batches else {}
 
     def advance(self, action: Tensor) -> Move:
         """A step of all worlds."""
@@ -339,13 +345,26 @@ class Sac(Learner):
         def work(observation: Tensor, noise: Tensor) -> list[Tensor]:
             action, log_probability = self.sample(observation, noise)
             values = values_of(self._fixed_critics, observation, action)
-            trusted = values.amin(dim=0) if self.settings.policy_trusts == "least" else values.mean(dim=0)
-            loss = (temperature * log_probability - trusted).mean()
-            gradients = torch.autograd.grad(loss, self._policy_weights)
-            return [loss.detach(), log_probability.detach().mean(), *gradients]
+            trusted, by_value = self.trusted(values.detach())
+            rows = len(observation)
+            # Of the mean over rows of temperature * log_probability - trusted; in fewer kernels than by a graph of it.
+            gradients = torch.autograd.grad(
+                [log_probability, values],
+                self._policy_weights,
+                [(temperature / rows).expand(rows), -by_value / rows],
+            )
+            mean = log_probability.detach().mean()
+            return [temperature * mean - trusted.mean(), mean, *gradients]
 
         noise = self._noise(len(batch["action"]))
         return mean_over_rows(work, batch["observation"], noise, widths=self.settings.hidden)
+
+    def trusted(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """What the policy climbs, of what the critics expect of each row; and its derivative by their values."""
+        if self.settings.policy_trusts == "mean":
+            return values.mean(dim=0), torch.full_like(values, 1 / len(values))
+        least, which = values.min(dim=0, keepdim=True)
+        return least[0], torch.zeros_like(values).scatter_(0, which, 1.0)
 
     def follow_policy(self, policy_gradient: list[Tensor]) -> None:
         """A step of Adam for the policy, and one for the temperature."""
