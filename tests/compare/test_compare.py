@@ -37,7 +37,7 @@ def rows(path):
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
 def test_an_interrupted_comparison_goes_on_to_the_same_numbers(tmp_path, capsys):
     arguments = command(tmp_path, "--iterations", "200", seeds=("0", "1"))
-    first, second = (tmp_path / "compare-Docking" / f"Docking-shac-seed{seed}" for seed in (0, 1))
+    first, second = (tmp_path / "compare-Docking" / f"Docking-shac-{seed}" for seed in (0, 1))
     process = subprocess.Popen(
         [sys.executable, "-m", "trot", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -79,11 +79,11 @@ def test_a_run_that_fails_is_named_with_its_log_and_the_others_are_compared(tmp_
     options = ["--iterations", "12", "--parallel", "2", "--name", "mine"]
     assert main(command(tmp_path, *options, algos=("shac", f"{broken}:BROKEN"))) == 1
     printed = capsys.readouterr()
-    log = tmp_path / "mine" / "logs" / "Docking-broken-seed0.log"
-    failure = f"Docking-broken-seed0 failed with exit code 2: trot train: no luck today (log: {log})"
+    log = tmp_path / "mine" / "logs" / "Docking-broken-0.log"
+    failure = f"Docking-broken-0 failed with exit code 2: trot train: no luck today (log: {log})"
     assert failure in printed.err.splitlines()
     assert "1 failed" in printed.err and "no luck today" in log.read_text()
-    assert "Left out: Docking-broken-seed0, which is not finished." in printed.out
+    assert "Left out: Docking-broken-0, which is not finished." in printed.out
     assert "| SHAC" in printed.out and "| Broken" not in printed.out
     assert printed.out.endswith(f"{tmp_path / 'mine' / 'curves.svg'}\n")
     assert (tmp_path / "mine" / "table.md").read_text() in printed.out
@@ -97,7 +97,7 @@ def test_minutes_end_runs_that_are_finished_then_and_go_on_for_more(tmp_path, ca
         assert main(command(tmp_path, "--iterations", "1000000", "--minutes", minutes, changes=changes)) == 0
         return capsys.readouterr().out
 
-    path = tmp_path / "compare-Docking" / "Docking-shac-seed0"
+    path = tmp_path / "compare-Docking" / "Docking-shac-0"
     assert "1 runs: 0 finished, 0 to go on with, 1 to begin" in compare("0.01")
     few = rows(path)
     assert RunFolder.open(path).last_metrics()["seconds"] >= 0.6

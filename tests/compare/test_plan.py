@@ -6,6 +6,7 @@ import pytest
 
 from trot.cli import main
 from trot.compare.plan import Variant, algorithm_variants, make_members
+from trot.compare.together import trainings
 from trot.runs.folder import RunFolder
 
 REINFORCE = Path(__file__).parents[2] / "examples" / "own_algorithm" / "reinforce.py"
@@ -26,13 +27,31 @@ def make_run(member, **changes):
 
 def test_all_algorithms_take_turns_so_that_a_part_of_the_runs_tells_something(tmp_path):
     names = [member.name for member in members(tmp_path, seeds=(3, 1, 3), algos=("shac", "bptt", "shac"))]
-    assert names == ["cartpole-shac-seed3", "cartpole-bptt-seed3", "cartpole-shac-seed1", "cartpole-bptt-seed1"]
+    assert names == ["cartpole-shac-3", "cartpole-bptt-3", "cartpole-shac-1", "cartpole-bptt-1"]
 
 
 def test_an_own_algorithm_and_an_own_task_have_short_names(tmp_path):
     task = f"{REINFORCE.parents[1] / 'walker' / 'my_task.py'}:Walker"
     (member,) = members(tmp_path, algos=(f"{REINFORCE}:REINFORCE",), seeds=(0,), task=task)
-    assert member.name == "Walker-reinforce-seed0" and member.asked.task == task
+    assert member.name == "Walker-reinforce-0" and member.asked.task == task
+
+
+def test_seeds_share_a_process_where_the_algorithm_can_do_that(tmp_path):
+    runs = members(tmp_path, algos=("shac", "ppo"), seeds=(0, 1, 2), minutes=2)
+    alone = trainings(runs, together=False)
+    assert [one.members for one in alone] == [(run,) for run in runs]
+    assert alone[0].command()[-4:] == ["--seed", "0", "--name", "cartpole-shac-0"]
+    make_run(runs[2])  # the second seed of SHAC
+    found = {one.name: one for one in trainings(runs, together=True)}
+    assert list(found) == [
+        "cartpole-shac-0_2", "cartpole-ppo-0", "cartpole-shac-1", "cartpole-ppo-1", "cartpole-ppo-2",
+    ]  # fmt: skip
+    shac, begun = found["cartpole-shac-0_2"], found["cartpole-shac-1"]
+    assert shac.command()[-5:] == ["--seeds", "0", "2", "--name", "cartpole-shac"] and "--seed" not in shac.command()
+    assert begun.command() == ["resume", str(runs[2].folder), "--device", "cpu", "--minutes", "2"]
+    make_run(runs[0])
+    both = trainings([runs[0], runs[2]], together=True)[0].command()
+    assert both == ["resume", str(runs[0].folder), str(runs[2].folder), "--device", "cpu", "--minutes", "2"]
 
 
 def test_settings_reach_all_or_the_one_that_is_named(tmp_path):
@@ -120,7 +139,7 @@ def test_variants_of_one_algorithm_differ_in_their_options_alone(tmp_path):
     variants = [Variant("short", "Short windows", "shac", ("--horizon", "4")), Variant("plain", "Plain", "shac")]
     given = ("cartpole", variants, (0,), tmp_path, "cpu", None, ["--iterations", "7"])
     short, plain = make_members(*given, ["num_worlds=8", "short.gamma=0.5"])
-    assert (short.name, plain.name) == ("cartpole-short-seed0", "cartpole-plain-seed0")
+    assert (short.name, plain.name) == ("cartpole-short-0", "cartpole-plain-0")
     assert (short.asked.settings.horizon, plain.asked.settings.horizon) == (4, 32)
     assert (short.asked.settings.gamma, plain.asked.settings.gamma) == (0.5, 0.99)
     assert short.asked.settings.num_worlds == plain.asked.settings.num_worlds == 8

@@ -71,7 +71,7 @@ def trained(tmp_path):
         ("hopper", "stochastic", "Stochastic", 0, [1, 2, 3], 1.0),
         ("hopper", "deterministic", "Deterministic", 0, [1, 3, 5], 1.0),
     ]:
-        name = f"{task}-{variant}-seed{seed}"
+        name = f"{task}-{variant}-{seed}"
         (run,) = load_runs([make_run(tmp_path, returns, task, seed=seed, seconds=seconds, name=name)], CURVE_COLUMNS)
         runs.append((None, replace(run, algo=variant, label=label)))
     return Trained("deterministic: seeds 0, 1, on cpu", runs, ["Left out: one."])

@@ -91,7 +91,7 @@ def test_runs_whose_worlds_hardly_finished_an_episode_are_named(tmp_path):
     ]
     runs = list(zip(members, load_runs(paths, CURVE_COLUMNS), strict=True))
     (note,) = lag_notes(Trained("", runs, []))
-    assert note.startswith("Fewer than 3 episodes per world: cartpole-h4-seed0. ")
+    assert note.startswith("Fewer than 3 episodes per world: cartpole-h4-0. ")
     assert not lag_notes(Trained("", runs[:1], []))
 
 

@@ -42,7 +42,7 @@ def rows(path):
 def test_an_interrupted_study_goes_on_to_the_same_numbers(tmp_path, capsys):
     arguments = command(tmp_path, "deterministic", "--iterations", "200", changes=SMALLEST)
     folder = tmp_path / "deterministic-Docking"
-    first, second = (folder / f"Docking-{name}-seed0" for name in ("stochastic", "deterministic"))
+    first, second = (folder / f"Docking-{name}-0" for name in ("stochastic", "deterministic"))
     process = subprocess.Popen(
         [sys.executable, "-m", "trot", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -87,7 +87,7 @@ def test_the_horizon_is_varied_at_constant_samples(tmp_path, capsys):
         found = list(csv.DictReader(file))
     assert [(row["horizon"], row["worlds"], row["seeds"]) for row in found] == [("4", "8", "1"), ("8", "4", "1")]
     for row in found:
-        run = folder / f"Docking-h{row['horizon']}-seed0"
+        run = folder / f"Docking-h{row['horizon']}-0"
         best = max(one["episode_return"] for one in rows(run) if one["episodes"])
         assert float(row["best_return_mean"]) == best and rows(run)[-1]["steps"] == 12 * 32
         assert float(row["seconds_mean"]) == RunFolder.open(run).last_metrics()["seconds"]
@@ -110,15 +110,33 @@ def test_the_other_ablations_train(study, variants, changes, tmp_path):
 
 
 @pytest.mark.slow
+def test_seeds_learn_in_one_batch_as_they_would_alone(tmp_path, capsys):
+    options = ["--iterations", "3", "--seeds", "0", "1", "--together", "yes"]
+    assert main(command(tmp_path, "critic", *options, changes=SMALLEST)) == 0
+    printed = capsys.readouterr().out
+    assert "4 runs: 0 finished, 0 to go on with, 4 to begin in 2 batches; 1 at a time on cpu." in printed
+    assert "Seeds of one variant learned in one batch: the seconds are the batch's." in printed
+    folder = tmp_path / "critic-Docking"
+    assert {path.name for path in (folder / "logs").iterdir()} == {
+        "Docking-shac-0_1.log", "Docking-shac-no-critic-0_1.log",
+    }  # fmt: skip
+    words = [part for change in SMALLEST for part in ("--" + change.replace("_", "-")).split("=")]
+    alone = ["train", TASK, "--iterations", "3", "--device", "cpu", "--runs", str(tmp_path), "--name", "alone"]
+    assert main([*alone, "--seed", "1", *words]) == 0
+    for found, expected in zip(rows(folder / "Docking-shac-1"), rows(tmp_path / "alone"), strict=True):
+        assert found == pytest.approx(expected, rel=1e-3, nan_ok=True)
+
+
+@pytest.mark.slow
 def test_a_run_that_fails_is_named_and_left_out(tmp_path, capsys):
     changes = [*SMALLEST, "deterministic.num_worlds=1000000000000"]
     options = ["--iterations", "6", "--parallel", "2", "--name", "mine"]
     assert main(command(tmp_path, "deterministic", *options, changes=changes)) == 1
     printed = capsys.readouterr()
     (line,) = [line for line in printed.err.splitlines() if " failed with exit code 2: " in line]
-    assert line.startswith("Docking-deterministic-seed0 ") and "Use fewer worlds" in line
-    assert str(tmp_path / "mine" / "logs" / "Docking-deterministic-seed0.log") in line
-    assert "Left out: Docking-deterministic-seed0, which is not finished." in printed.out
+    assert line.startswith("Docking-deterministic-0 ") and "Use fewer worlds" in line
+    assert str(tmp_path / "mine" / "logs" / "Docking-deterministic-0.log") in line
+    assert "Left out: Docking-deterministic-0, which is not finished." in printed.out
     assert "| Stochastic" in printed.out and "| Deterministic" not in printed.out
 
 

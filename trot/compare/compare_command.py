@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from trot.command_line import parse
 from trot.compare.plan import Member, algorithm_variants, make_members, task_title
 from trot.compare.report import make_report, write_report
-from trot.compare.train_members import check_parallel, finished_runs, only_here, train_members
+from trot.compare.train_members import batch_notes, check_parallel, finished_runs, only_here, train_members
 from trot.envs.device import existing_device
 from trot.learn.train import choose_device
 
@@ -41,6 +41,9 @@ class CompareSettings:
     """auto takes CUDA where there is a GPU."""
     parallel: int | None = None
     """Runs at a time; one on the CPU and some on a GPU unless given."""
+    together: Literal["yes", "no"] = "no"
+    """All seeds of an algorithm learn in one batch, where it can do that, as by `trot train --seeds`: they take little
+    more time than one on a GPU. Their seconds are the batch's then."""
     runs: Path = Path("runs")
     """Where the folder of the comparison is made."""
     name: str | None = None
@@ -61,7 +64,8 @@ def compare_command(arguments: list[str]) -> int:
     for member in members:
         member.check()
     with only_here(folder):
-        failures = train_members(members, device, settings.parallel, again=f"trot compare {shlex.join(arguments)}")
+        again = f"trot compare {shlex.join(arguments)}"
+        failures = train_members(members, device, settings.parallel, again, settings.together == "yes")
         _report(members, settings, folder, device)
     return 1 if failures else 0
 
@@ -86,6 +90,7 @@ def _report(members: Sequence[Member], settings: CompareSettings, folder: Path, 
     runs, notes = finished_runs(members, settings.minutes)
     length = "" if settings.minutes is None else f", at most {settings.minutes:g} minutes"
     title = f"{settings.task}: seeds {', '.join(map(str, dict.fromkeys(settings.seeds)))}{length}, on {device}"
+    notes += batch_notes(members, settings.together == "yes")
     report = make_report(title, runs, settings.thresholds, notes)
     print(report.text)
     for path in write_report(report, runs, folder):

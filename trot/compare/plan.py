@@ -15,7 +15,7 @@ from trot.learn.train import TrainSettings, parse_settings
 from trot.runs.folder import RunFolder
 from trot.runs.listing import RunSummary, summarize
 
-RESERVED = ("algo", "seed", "device", "runs", "name", "minutes")
+RESERVED = ("algo", "seed", "seeds", "device", "runs", "name", "minutes")
 """Settings that a comparison gives its runs itself."""
 
 
@@ -43,13 +43,18 @@ class Member:
     asked: TrainSettings[Any]
     """What it is to be."""
     arguments: list[str]
-    """Of `trot train`."""
+    """Of `trot train`, but seed and name."""
     minutes: float | None
     """Of training, at most."""
 
     @property
     def name(self) -> str:
         return self.folder.name
+
+    @property
+    def stem(self) -> str:
+        """What the names of all seeds begin with."""
+        return _stem(self.asked.task, self.variant)
 
     @property
     def exists(self) -> bool:
@@ -78,9 +83,13 @@ class Member:
     def command(self) -> list[str]:
         """Of trot, that brings the run to its end from where it is."""
         if not self.exists:
-            return ["train", *self.arguments]
+            return ["train", *self.arguments, "--seed", str(self.seed), "--name", self.name]
+        return self.resume_command([self.folder])
+
+    def resume_command(self, folders: Sequence[Path]) -> list[str]:
+        """Of trot, for runs that differ from this one in their seeds alone."""
         minutes = "inf" if self.minutes is None else str(self.minutes)
-        return ["resume", str(self.folder), "--device", self.asked.device, "--minutes", minutes]
+        return ["resume", *map(str, folders), "--device", self.asked.device, "--minutes", minutes]
 
     def check(self) -> None:
         """Raise where there is such a run already, but another one than is asked for now."""
@@ -147,14 +156,19 @@ def make_members(
     members = []
     for seed in dict.fromkeys(seeds):
         for variant in variants:
-            name = f"{task_title(task)}-{variant.name}-seed{seed}"
-            arguments = [task, "--algo", variant.algo, "--seed", str(seed), "--device", device]
-            arguments += ["--runs", str(folder), "--name", name, *options, *variant.options]
+            arguments = [task, "--algo", variant.algo, "--device", device, "--runs", str(folder)]
+            arguments += [*options, *variant.options]
             arguments += [] if minutes is None else ["--minutes", str(minutes)]
             for change in given:
                 arguments += change.options(variant)
-            members.append(Member(variant, seed, folder / name, parse_settings(arguments), arguments, minutes))
+            asked = parse_settings([*arguments, "--seed", str(seed)])
+            path = folder / f"{_stem(task, variant)}-{seed}"
+            members.append(Member(variant, seed, path, asked, arguments, minutes))
     return members
+
+
+def _stem(task: str, variant: Variant) -> str:
+    return f"{task_title(task)}-{variant.name}"
 
 
 def task_title(task: str) -> str:

@@ -12,6 +12,7 @@ import torch
 
 from trot.compare.children import Children, Job, last_line, run_side_by_side
 from trot.compare.plan import Member, task_title
+from trot.compare.together import Training, trainings
 from trot.progress import Progress, short
 from trot.runs.lock import RunLock
 from trot.sim.threads import get_num_threads
@@ -47,31 +48,36 @@ def only_here(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def train_members(members: Sequence[Member], device: str, parallel: int | None, again: str) -> list[str]:
+def train_members(
+    members: Sequence[Member], device: str, parallel: int | None, again: str, together: bool = False
+) -> list[str]:  # fmt: skip
     """Train what is not finished. Returns the failures, in words, and has printed them.
 
     Args:
         members: All in one folder.
         device: cpu or cuda.
-        parallel: Runs at a time; default_parallel() without it.
+        parallel: Runs at a time, or batches of seeds; default_parallel() without it.
         again: The command that goes on where this is interrupted.
+        together: Seeds of one variant learn in one batch, where its algorithm can do that.
     """
     to_train = [member for member in members if not member.finished]
     if not to_train:
         return []
     folder = members[0].folder.parent
-    logs = {member.name: folder / LOGS / f"{member.name}.log" for member in to_train}
-    at_once = min(parallel or default_parallel(device), len(to_train))
+    processes = {training.name: training for training in trainings(to_train, together)}
+    logs = {name: folder / LOGS / f"{name}.log" for name in processes}
+    at_once = min(parallel or default_parallel(device), len(processes))
     begun = sum(member.exists for member in to_train)
+    batches = "" if len(processes) == len(to_train) else f" in {len(processes)} batches"
     print(
         f"{len(members)} runs: {len(members) - len(to_train)} finished, {begun} to go on with, "
-        f"{len(to_train) - begun} to begin; {at_once} at a time on {device}. Folder: {folder}",
+        f"{len(to_train) - begun} to begin{batches}; {at_once} at a time on {device}. Folder: {folder}",
         flush=True,
     )
-    jobs = [Job(member.name, tuple(member.command()), logs[member.name]) for member in to_train]
+    jobs = [Job(name, tuple(training.command()), logs[name]) for name, training in processes.items()]
     share_cores = torch.device(device).type == "cpu"
     with Progress(100, interval=SECONDS_BETWEEN_LINES, unit=" %") as progress:
-        watch = _Watch(members, progress)
+        watch = _Watch(members, processes, progress)
         codes, interruption = run_side_by_side(jobs, at_once, share_cores, watch)
     finished = sum(member.finished for member in members)
     interruption.end(f"Stopped; {finished} of {len(members)} runs are finished. Go on: {again}")
@@ -96,8 +102,9 @@ def default_parallel(device: str) -> int:
 class _Watch:
     """Shows how far the runs are, from their folders."""
 
-    def __init__(self, members: Sequence[Member], progress: Progress) -> None:
-        self.members, self.progress = {member.name: member for member in members}, progress
+    def __init__(self, members: Sequence[Member], processes: dict[str, Training], progress: Progress) -> None:
+        self.processes, self.progress = processes, progress
+        self.several_tasks = len({member.asked.task for member in members}) > 1
         self.shares = {member.name: member.share_done() for member in members}
         self.looked = -SECONDS_BETWEEN_LOOKS
 
@@ -105,23 +112,26 @@ class _Watch:
         if children.running and time.monotonic() - self.looked < SECONDS_BETWEEN_LOOKS:
             return
         self.looked = time.monotonic()
-        # An ended one that has failed is over, too.
-        self.shares |= dict.fromkeys(children.ended, 1.0)
-        values = {}
-        for name in children.running:
-            member = self.members[name]
-            self.shares[name] = member.share_done()
-            best = member.summary().best_return if member.exists else None
-            reached = "" if best is None else f", best {short(best)}"
-            values[f"{self._title(member)}:"] = f"{self.shares[name]:.0%}{reached}"
+        for name in children.ended:
+            # An ended one that has failed is over, too.
+            self.shares |= dict.fromkeys((member.name for member in self.processes[name].members), 1.0)
+        values = {self._title(self.processes[name]): self._reached(self.processes[name]) for name in children.running}
         failed = sum(code != 0 for code in children.ended.values())
         done = 100 * sum(self.shares.values()) / len(self.shares)
         self.progress.update(round(done, 1), values, f"{failed} failed" if failed else None)
 
-    def _title(self, member: Member) -> str:
-        several = len({one.asked.task for one in self.members.values()}) > 1
-        task = f"{task_title(member.asked.task)} " if several else ""
-        return f"{task}{member.variant.name} {member.seed}"
+    def _reached(self, training: Training) -> str:
+        shares = {member.name: member.share_done() for member in training.members}
+        self.shares |= shares
+        bests = [member.summary().best_return for member in training.members if member.exists]
+        best = max((best for best in bests if best is not None), default=None)
+        return f"{sum(shares.values()) / len(shares):.0%}" + ("" if best is None else f", best {short(best)}")
+
+    def _title(self, training: Training) -> str:
+        first = training.members[0]
+        task = f"{task_title(first.asked.task)} " if self.several_tasks else ""
+        seeds = " ".join(str(member.seed) for member in training.members)
+        return f"{task}{first.variant.name} {seeds}:"
 
 
 def finished_runs(members: Sequence[Member], minutes: float | None) -> tuple[list[LoadedRun], list[str]]:
@@ -133,6 +143,12 @@ def finished_runs(members: Sequence[Member], minutes: float | None) -> tuple[lis
     runs = with_episodes(runs if minutes is None else [up_to(run, 60 * minutes) for run in runs])
     names = [run.name for run in runs]
     return runs, [f"Left out: {member.name}, {_lack(member)}." for member in members if member.name not in names]
+
+
+def batch_notes(members: Sequence[Member], together: bool) -> list[str]:
+    """What a reader of seconds must know where seeds learned in one batch."""
+    joined = together and any(len(training.members) > 1 for training in trainings(members, together))
+    return ["Seeds of one variant learned in one batch: the seconds are the batch's."] if joined else []
 
 
 def _lack(member: Member) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from trot.compare.plan import Variant, task_title
 from trot.compare.report import markdown
@@ -39,6 +39,7 @@ class HorizonSettings(TrainingStudySettings):
     paper_tasks: ClassVar[tuple[str, ...]] = ("ant",)
     # Of the two things that it shows, one is time.
     default_parallel: ClassVar[int | None] = 1
+    shows_time: ClassVar[bool] = True
 
     horizons: tuple[int, ...] = (4, 8, 16, 32, 64, 128)
     """Steps of a window."""
@@ -46,6 +47,9 @@ class HorizonSettings(TrainingStudySettings):
     """Of an iteration, worlds times steps; unless given, those tuned for the task, 2048 for most."""
     parallel: int | None = None
     """Runs at a time; one unless given, because side by side each takes longer."""
+    together: Literal["auto", "yes", "no"] = "auto"
+    """All seeds of a horizon learn in one batch, as by `trot train --seeds`; auto: no, because it takes longer than
+    one."""
 
     def samples_of(self, task: str) -> int:
         """Environment steps of an iteration."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
 from trot.compare.plan import Member, Variant, make_members, task_title
 from trot.compare.report import Cells
-from trot.compare.train_members import check_parallel, finished_runs, only_here, train_members
+from trot.compare.train_members import batch_notes, check_parallel, finished_runs, only_here, train_members
 from trot.envs.device import existing_device
 from trot.envs.registry import make_task
 from trot.learn.train import choose_device
@@ -32,6 +32,7 @@ class TrainingStudySettings(StudySettings):
 
     paper_tasks: ClassVar[tuple[str, ...]]
     default_parallel: ClassVar[int | None] = None
+    shows_time: ClassVar[bool] = False
 
     task: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[TASK]")] = None
     """One of `trot tasks`, or path/to/file.py:Class; several are given by --tasks."""
@@ -47,6 +48,8 @@ class TrainingStudySettings(StudySettings):
     """Other settings of `trot train`, for all runs or for one variant's: num_worlds=128."""
     parallel: int | None = None
     """Runs at a time; one on the CPU and some on a GPU unless given."""
+    together: Literal["auto", "yes", "no"] = "auto"
+    """All seeds of a variant learn in one batch, as by `trot train --seeds`; auto: on a GPU."""
     name: str | None = None
     """Of the folder, in which the same command goes on; study and tasks without it."""
 
@@ -66,6 +69,11 @@ class TrainingStudySettings(StudySettings):
     @property
     def subject(self) -> str:
         return "-".join(map(task_title, self.chosen_tasks))
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether seeds learn together."""
+        return self.on_gpu and not self.shows_time if self.together == "auto" else self.together == "yes"
 
     def iterations_of(self, task_iterations: int) -> int:
         """Of every run of a task that has so many by default."""
@@ -126,8 +134,10 @@ def train_variants(
     with only_here(folder.path):
         folder.describe()
         parallel = settings.parallel or settings.default_parallel
-        folder.failures += train_members(members, device, parallel, again=folder.command or "the same call")
+        again = folder.command or "the same call"
+        folder.failures += train_members(members, device, parallel, again, settings.in_batches)
         runs, notes = finished_runs(members, settings.minutes)
+        notes += batch_notes(members, settings.in_batches)
     of_folder = {member.folder: member for member in members}
     seeds = ", ".join(map(str, settings.chosen_seeds))
     length = "" if settings.minutes is None else f", at most {settings.minutes:g} minutes"
