@@ -4,6 +4,7 @@ python -m bench.train                     all tasks, on the GPU where there is o
 python -m bench.train --tasks ant --device cpu
 python -m bench.train --algo bptt --tasks cartpole
 python -m bench.train --tasks ant --members 16    sixteen seeds in one batch
+python -m bench.train --tasks ant --worlds 16 --horizon 128
 python -m bench.train --compare           beside the program released with the SHAC paper, on an H200
 """
 
@@ -39,6 +40,8 @@ class TrainBenchSettings:
     """auto takes CUDA where there is a GPU."""
     worlds: int | None = None
     """Instead of the tuned number."""
+    horizon: int | None = None
+    """Steps of an iteration, instead of the tuned number."""
     members: int | None = None
     """So many seeds in one batch, each with these worlds, as by `trot train --seeds`."""
     iterations: int = 12
@@ -49,15 +52,12 @@ class TrainBenchSettings:
     """Write every figure to this file too."""
 
 
-def measure_training(
-    task: str, algo: str, device: str, worlds: int | None, iterations: int, members: int | None = None
-) -> IterationTime:  # fmt: skip
-    """With the settings tuned for the task."""
-    algorithm = find_algorithm(algo)
-    settings = algorithm.resolve(task)
-    if worlds is not None:
-        settings = replace(settings, num_worlds=worlds)
-    return measure_iterations(algorithm, task, settings, device, iterations, members)
+def measure_training(task: str, device: str, asked: TrainBenchSettings) -> IterationTime:
+    """With the settings tuned for the task, but for what is asked."""
+    algorithm = find_algorithm(asked.algo)
+    changes = {"num_worlds": asked.worlds, "horizon": asked.horizon}
+    settings = replace(algorithm.resolve(task), **{name: value for name, value in changes.items() if value is not None})
+    return measure_iterations(algorithm, task, settings, device, asked.iterations, asked.members)
 
 
 def run_train_bench(settings: TrainBenchSettings) -> None:
@@ -75,9 +75,7 @@ def run_train_bench(settings: TrainBenchSettings) -> None:
     measured = []
     for task in settings.tasks:
         print(f"{task}, {settings.algo}, {device}", file=sys.stderr, flush=True)
-        measured.append(
-            measure_training(task, settings.algo, device, settings.worlds, settings.iterations, settings.members)
-        )
+        measured.append(measure_training(task, device, settings))
     print(f"\n### One learning iteration, ms\n\n{_table(measured, settings.compare)}", flush=True)
     if settings.json is not None:
         settings.json.write_text(json.dumps([asdict(row) for row in measured], indent=2) + "\n")
