@@ -130,6 +130,10 @@ def _owners(model: Model) -> dict[str, list[str]]:
     }
     pairs = _pair_owners(model)
     groups |= {
+        "bond": (
+            list(model.bond_name),
+            ("point", "quat", "stiffness", "damping", "turn_stiffness", "turn_damping"),
+        ),
         "feeler": (pairs["feeler"], ("pos", "half", "radius")),
         "box": (pairs["box"], ("pos", "quat", "size")),
         "plane": (pairs["plane"], ("pos", "normal")),

@@ -15,10 +15,12 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from trot.sim.activations import act_fields
 from trot.sim.actuators import Actuators, read_actuators
 from trot.sim.added_actuators import Gains, Kind
 from trot.sim.assets import settle_assets
 from trot.sim.axis_constants import axis_constants, find_damped_balls, friction_is_on, tell_friction
+from trot.sim.bonds import bond_fields, read_bonds
 from trot.sim.errors import ModelError
 from trot.sim.finite import refuse_written_nan, require_finite
 from trot.sim.hill_muscles import Muscles, hill_fields, muscle_notes
@@ -272,6 +274,7 @@ def _build(robot: _Robot, text: str, path: Path | None, options: LoadOptions) ->
         found.problems += actuators.problems
         joints = _joint_fields(compiled, welds, _user(robot.spec.joints), found)
         ties = read_ties(compiled, _user(robot.spec.tendons), found)
+        bonds = read_bonds(compiled, welds, found)
         shapes, pairs = _read_contacts(robot, welds, options, alone=_is_urdf(text))
         pose = read_keyframe(compiled, options.keyframe, found)
         found.raise_problems()
@@ -286,6 +289,7 @@ def _build(robot: _Robot, text: str, path: Path | None, options: LoadOptions) ->
             **_pair_fields(pairs),
             **_actuator_fields(actuators),
             **_tie_fields(ties),
+            **bond_fields(bonds),
             notes=(),
             source=compiled,
         )
@@ -434,6 +438,7 @@ def _actuator_fields(actuators: Actuators) -> dict[str, Any]:
         "motor_dof": np.array(actuators.motor_dof, np.int32),
         "motor_gear": np.array(actuators.motor_gear, float),
         "servo_actuator": np.array(actuators.servo_actuator, np.int32),
+        "servo_act": np.array(actuators.servo_act, np.int32),
         "servo_gain": np.array(actuators.servo_gain, float).reshape(-1, 3),
         "servo_bias": np.array(actuators.servo_bias, float).reshape(-1, 3),
         "servo_lower": np.array(actuators.servo_lower, float),
@@ -449,6 +454,7 @@ def _actuator_fields(actuators: Actuators) -> dict[str, Any]:
         "segment_body": np.array(actuators.segment_body, np.int32).reshape(-1, 2),
         "segment_point": np.array(actuators.segment_point, float).reshape(-1, 2, 3),
         **hill_fields(actuators.hills),
+        **act_fields(actuators.acts),
     }
 
 
