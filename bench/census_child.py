@@ -28,9 +28,6 @@ LEAST_ACCELERATION = 1e-3
 """m/s^2 or rad/s^2. What nothing pushes does not accelerate but for rounding: errors are relative to this at least."""
 
 
-BOND_CONSTANTS = ("stiffness", "damping", "turn_stiffness", "turn_damping")
-
-
 @dataclass
 class Verdict:
     """What became of a file."""
@@ -94,7 +91,10 @@ def acceleration_error(model: Model) -> float:
         tie_damping=model.tie_damping * is_tendon,
         tie_limits=np.tile([-np.inf, np.inf], (model.num_ties, 1)),
         tie_friction=np.zeros(model.num_ties),
-        **{f"bond_{name}": np.zeros(model.num_bonds) for name in BOND_CONSTANTS},
+        bond_stiffness=np.zeros(model.num_bonds),
+        bond_damping=np.zeros(model.num_bonds),
+        bond_turn_stiffness=np.zeros(model.num_bonds),
+        bond_turn_damping=np.zeros(model.num_bonds),
     )
     theirs = _without_other_laws(model, is_ball)
     rng = np.random.default_rng(0)
@@ -105,11 +105,8 @@ def acceleration_error(model: Model) -> float:
     activation = rng.uniform(0, 1, (NUM_STATES, model.num_acts))
     # In one substep of one second the velocities change by the acceleration itself.
     with torch.no_grad():
-        state = State(
-            torch.tensor(joint_q),
-            torch.tensor(joint_qd),
-            activation=torch.tensor(activation) if model.num_acts else None,
-        )
+        acts = torch.tensor(activation) if model.num_acts else None
+        state = State(torch.tensor(joint_q), torch.tensor(joint_qd), activation=acts)
         after = step(ours, state, torch.tensor(control), 1.0, 1).joint_qd.numpy()
     worst = 0.0
     data = mujoco.MjData(theirs)

@@ -55,6 +55,7 @@ def random_robot(
     _add_actuators(rng, robot, num_muscles)
     if laws:
         _add_laws(rng, robot, ranges=num_muscles == 0)
+        _add_bonds(rng, robot)
     return ElementTree.tostring(robot, encoding="unicode")
 
 
@@ -145,8 +146,6 @@ def _add_laws(rng: np.random.Generator, robot: ElementTree.Element, ranges: bool
         joint.set("user", _text(rng.uniform([100, 0, 0.05], [1000, 100, 0.5])))
         if ranges and rng.random() < 0.4:
             joint.set("actuatorfrcrange", _text([rng.uniform(-8, -1), rng.uniform(1, 8)]))
-    equality = ElementTree.SubElement(robot, "equality")
-    _add_bonds(rng, robot, equality)
     if not simple:
         return
     names = [joint.get("name", "") for joint in simple]
@@ -168,12 +167,14 @@ def _add_laws(rng: np.random.Generator, robot: ElementTree.Element, ranges: bool
     if len(names) > 1:
         follower, leader = (str(name) for name in rng.choice(names, 2, replace=False))
         polynomial = _text(rng.normal(0, 0.5, 5))
+        equality = ElementTree.SubElement(robot, "equality")
         ElementTree.SubElement(equality, "joint", joint1=follower, joint2=leader, polycoef=polynomial)
 
 
-def _add_bonds(rng: np.random.Generator, robot: ElementTree.Element, equality: ElementTree.Element) -> None:
+def _add_bonds(rng: np.random.Generator, robot: ElementTree.Element) -> None:
     """A connect and a weld of random bodies, or of one to the world, and a weld of sites; soft ones."""
     names = [body.get("name", "") for body in robot.iter("body")]
+    equality = ElementTree.SubElement(robot, "equality")
     for kind in ("connect", "weld"):
         pair = rng.choice([*names, "world"], 2, replace=False)
         bond = ElementTree.SubElement(equality, kind, body1=str(pair[0]), body2=str(pair[1]))

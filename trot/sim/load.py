@@ -19,7 +19,7 @@ from trot.sim.activations import act_fields
 from trot.sim.actuators import Actuators, read_actuators
 from trot.sim.added_actuators import Gains, Kind
 from trot.sim.assets import settle_assets
-from trot.sim.axis_constants import axis_constants, find_damped_balls, friction_is_on, tell_friction
+from trot.sim.axis_constants import UserNumbers, axis_constants, find_damped_balls, friction_is_on, tell_friction
 from trot.sim.bonds import bond_fields, read_bonds
 from trot.sim.errors import ModelError
 from trot.sim.finite import refuse_written_nan, require_finite
@@ -198,7 +198,8 @@ def _digest(robot: _Robot, text: str) -> bytes:
     mujoco.mj_saveModel(robot.compiled, None, content)
     digest = hashlib.sha256(content.tobytes())
     user = [[list(part.userdata) for part in parts] for parts in _user_parts(robot.spec)]
-    digest.update(repr((_is_urdf(text), user, robot.found)).encode())
+    sizes = (robot.spec.nuser_jnt, robot.spec.nuser_tendon)
+    digest.update(repr((_is_urdf(text), user, sizes, robot.found)).encode())
     return digest.digest()
 
 
@@ -272,8 +273,8 @@ def _build(robot: _Robot, text: str, path: Path | None, options: LoadOptions) ->
     with np.errstate(all="ignore"):
         actuators = read_actuators(compiled, welds, options.muscles)
         found.problems += actuators.problems
-        joints = _joint_fields(compiled, welds, _user(robot.spec.joints), found)
-        ties = read_ties(compiled, _user(robot.spec.tendons), found)
+        joints = _joint_fields(compiled, welds, _joint_user(robot.spec), found)
+        ties = read_ties(compiled, _tendon_user(robot.spec), found)
         bonds = read_bonds(compiled, welds, found)
         shapes, pairs = _read_contacts(robot, welds, options, alone=_is_urdf(text))
         pose = read_keyframe(compiled, options.keyframe, found)
@@ -306,6 +307,14 @@ def _user_parts(spec: mujoco.MjSpec) -> tuple[list[Any], ...]:
 def _user(parts: list[Any]) -> dict[int, Floats]:
     """The user attribute of each; the compiler pads it with zeros, the specification knows how many the file gives."""
     return {part.id: np.array(part.userdata, dtype=float) for part in parts}
+
+
+def _joint_user(spec: mujoco.MjSpec) -> UserNumbers:
+    return UserNumbers(_user(spec.joints), spec.nuser_jnt)
+
+
+def _tendon_user(spec: mujoco.MjSpec) -> UserNumbers:
+    return UserNumbers(_user(spec.tendons), spec.nuser_tendon)
 
 
 def _read_contacts(robot: _Robot, welds: Welds, options: LoadOptions, *, alone: bool) -> tuple[Shapes, Pairs]:
@@ -341,7 +350,7 @@ def _body_fields(compiled: mujoco.MjModel, welds: Welds) -> dict[str, Any]:
     }
 
 
-def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats], found: Findings) -> dict[str, Any]:
+def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: UserNumbers, found: Findings) -> dict[str, Any]:
     """Joints, coordinates and dofs: MuJoCo's own, because welding removes none of them."""
     springs = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_SPRING)
     dampers = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_DAMPER)

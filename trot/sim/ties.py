@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import mujoco
 import numpy as np
 
-from trot.sim.axis_constants import AxisConstants, axis_constants, friction_is_on
+from trot.sim.axis_constants import AxisConstants, UserNumbers, axis_constants, friction_is_on
 from trot.sim.model import Floats
 from trot.sim.notes import Findings
 from trot.sim.reference_pose import ReferencePose
@@ -44,8 +44,8 @@ class Ties:
         self.strand_coefficient.append((*coefficients, *[0.0] * (5 - len(coefficients))))
 
 
-def read_ties(compiled: mujoco.MjModel, tendon_user: dict[int, Floats], found: Findings) -> Ties:
-    """tendon_user holds the user attribute of each tendon as the file gives it."""
+def read_ties(compiled: mujoco.MjModel, tendon_user: UserNumbers, found: Findings) -> Ties:
+    """What couples joints, in the order of the file: tendons, then equalities."""
     result = Ties()
     for tendon in range(compiled.ntendon):
         if is_fixed_tendon(compiled, tendon):
@@ -59,7 +59,7 @@ def read_ties(compiled: mujoco.MjModel, tendon_user: dict[int, Floats], found: F
     return result
 
 
-def _add_tendon(compiled: mujoco.MjModel, tendon: int, user: dict[int, Floats], result: Ties, found: Findings) -> None:
+def _add_tendon(compiled: mujoco.MjModel, tendon: int, user: UserNumbers, result: Ties, found: Findings) -> None:
     """A fixed tendon, if it does anything by itself."""
     springs = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_SPRING)
     dampers = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_DAMPER)
