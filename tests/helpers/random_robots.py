@@ -26,7 +26,7 @@ def random_robot(
 
     A body hangs from a random earlier one or from the world, and with probability welded a body without joints comes in
     between. Every joint but a free one has a motor; muscles run through 2 to 4 random sites. laws adds dry friction,
-    damped limits, servos, fixed tendons and equalities of joints and of bodies.
+    damped limits, servos, fixed tendons, equalities of joints and of bodies, and gravcomp.
     """
     if num_bodies < 1 or max_joints < 1:
         raise ValueError(f"need at least one body and one joint, not {num_bodies} and {max_joints}")
@@ -56,6 +56,7 @@ def random_robot(
     if laws:
         _add_laws(rng, robot, ranges=num_muscles == 0)
         _add_bonds(rng, robot)
+        _add_lifts(rng, robot)
     return ElementTree.tostring(robot, encoding="unicode")
 
 
@@ -182,6 +183,12 @@ def _add_bonds(rng: np.random.Generator, robot: ElementTree.Element) -> None:
         bond.set("solref", _text(rng.uniform([0.05, 0.5], [0.3, 2])))
     sites = rng.choice([*names, "anchor"], 2, replace=False)
     ElementTree.SubElement(equality, "weld", site1=str(sites[0]), site2=str(sites[1]), solref="-50 -8")
+
+
+def _add_lifts(rng: np.random.Generator, robot: ElementTree.Element) -> None:
+    for body in robot.iter("body"):
+        if rng.random() < 0.3:
+            body.set("gravcomp", _text(rng.uniform(-0.5, 1.5, 1)))
 
 
 def _add_servo(rng: np.random.Generator, actuators: ElementTree.Element, target: dict[str, str]) -> None:

@@ -170,3 +170,25 @@ def test_jointinparent_of_a_hinge_is_the_joint():
 def test_a_body_without_mass_is_refused_with_its_bond():
     with pytest.raises(ModelError):
         load_model(bonded('<weld body1="first" body2="second"/>', FIRST.replace('mass="2"', 'mass="nan"') + SECOND))
+
+
+# Gravity compensation.
+
+
+def test_the_weight_of_welded_parts_is_borne_where_they_are():
+    """0.5 of 2 kg at the body's own origin, and all of 3 kg beside it."""
+    parts = '<body name="part" pos="0.2 0 0" gravcomp="1"><inertial pos="0 0.1 0" mass="3" diaginertia="1 1 1"/></body>'
+    body = (
+        BALL.format(mass=2).replace('name="ball"', 'name="ball" gravcomp="0.5"').replace("</body>", parts + "</body>")
+    )
+    model = load_model(bonded("", body))
+    assert_allclose(model.body_lift, [1 + 3])
+    assert_allclose(model.body_lift_pos, [[0.6 / 4, 0.3 / 4, 0]])
+
+
+@pytest.mark.parametrize(("flags", "lift"), [('spring="disable"', 1), ('spring="disable" damper="disable"', 0)])
+def test_no_passive_forces_no_gravcomp(flags, lift):
+    """As MuJoCo has it."""
+    body = BALL.format(mass=1).replace('name="ball"', 'name="ball" gravcomp="1"')
+    model = load_model(f"<mujoco><option><flag {flags}/></option><worldbody>{body}</worldbody></mujoco>")
+    assert_allclose(model.body_lift, [lift])

@@ -259,7 +259,10 @@ def test_joints_that_begin_outside_their_limits_are_told():
 LOSSES = {
     "fluid": mjcf(top='<option density="1.2" viscosity="0.1"/>'),
     "equality": mjcf(tendon=TENDON, top='<equality><tendon name="tie" tendon1="t"/></equality>'),
-    "gravcomp": mjcf('<body name="balloon" gravcomp="1"><geom size="0.1"/></body>'),
+    "gravcomp": mjcf(
+        '<body name="balloon" gravcomp="1"><geom size="0.1"/></body>',
+        joint='<joint name="knee" actuatorgravcomp="true" actuatorfrcrange="-1 1"/>',
+    ),
     "tendons": mjcf(tendon=TENDON.replace('"t"', '"t" stiffness="3" range="0 1"')),
 }
 

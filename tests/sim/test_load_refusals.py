@@ -32,7 +32,13 @@ REFUSED = {
         "'m' is in a disabled group",
     ),
     # Bodies and joints.
-    "gravcomp": (mjcf('<body name="balloon" gravcomp="1"><geom size="0.1"/></body>'), "'balloon' has gravcomp"),
+    "actuators that bear the weight within a range": (
+        mjcf(
+            '<body name="balloon" gravcomp="1"><geom size="0.1"/></body>',
+            joint='<joint name="knee" actuatorgravcomp="true" actuatorfrcrange="-1 1"/>',
+        ),
+        "'knee' has actuatorgravcomp and actuatorfrcrange",
+    ),
     "flex": (
         mjcf(
             world='<flexcomp name="cloth" type="grid" count="3 3 1" spacing="0.1 0.1 0.1" dim="2" mass="1">'

@@ -206,3 +206,18 @@ def without_other_laws(model: Model) -> Model:
         tie_stiffness=np.zeros(model.num_ties), tie_damping=np.zeros(model.num_ties), bond_stiffness=none,
         bond_damping=none, bond_turn_stiffness=none, bond_turn_damping=none,
     )  # fmt: skip
+
+
+# Gravity compensation.
+
+
+def test_a_borne_body_accelerates_as_in_mujoco():
+    """One and a half times its weight: up by half of g, by hand, in whatever attitude."""
+    body = BODY.format("a", "0.3 0 0", MASS, INERTIA).replace('name="a"', 'name="a" gravcomp="1.5"')
+    model = load_model(bonded("", body.replace("</body>", '<body pos="0 0.2 0"/></body>'), "0 0 -9.81"))
+    data = mujoco.MjData(model.source)
+    data.qpos[:] = [0, 0, 0, 0.6, 0, 0.8, 0]
+    mujoco.mj_forward(model.source, data)
+    found = acceleration(model, data.qpos, np.zeros(6))
+    assert_allclose(found, data.qacc, rtol=1e-9, atol=1e-9)
+    assert_allclose(found, [0, 0, 0.5 * 9.81, 0, 0, 0], atol=1e-9)

@@ -109,6 +109,7 @@ def law_sizes(model: Model) -> dict[str, int]:
         "num_ties": model.num_ties,
         "num_strands": len(model.strand_tie),
         "num_bonds": model.num_bonds,
+        "num_lifts": int(np.sum(model.body_lift != 0)),
         "num_force_ranges": int(np.sum(np.isfinite(model.dof_force_lower) | np.isfinite(model.dof_force_upper))),
         "num_damped_limits": int(np.sum(limited & (model.joint_limit_damping > 0))),
         "num_frictions": int(np.sum(model.dof_friction > 0)),
@@ -119,6 +120,7 @@ def law_fields(model: Model, dofs: Dofs) -> list[Field]:
     """Ranges, friction and damped limits of dofs, servos, ties and bonds."""
     sizes, simple = law_sizes(model), dofs.is_simple.astype(bool)
     ranges, damped, rubs = (sizes[name] > 0 for name in ("num_force_ranges", "num_damped_limits", "num_frictions"))
+    lifts = sizes["num_lifts"] > 0
     limit_damping = model.joint_limit_damping[dofs.joint] * simple
     return [
         Field("dof_force_lower", _where_used(finite(model.dof_force_lower), ranges), "of motors and servos together"),
@@ -130,6 +132,8 @@ def law_fields(model: Model, dofs: Dofs) -> list[Field]:
         *_act_kinds(model),
         *_tie_fields(model),
         *_bond_fields(model),
+        Field("body_lift", _where_used(model.body_lift, lifts), "mass whose weight is borne from outside, kg"),
+        Field("body_lift_position", _where_used(model.body_lift_pos, lifts).ravel(), "where, in the body frame, m"),
     ]
 
 

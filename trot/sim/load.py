@@ -36,7 +36,7 @@ from trot.sim.shapes import Shapes, find_ground, read_shapes
 from trot.sim.surfaces import Surfaces
 from trot.sim.ties import Ties, read_ties
 from trot.sim.unsupported import disabled, find_unsupported, name_of
-from trot.sim.weld import Welds, fold_welds, mass_properties
+from trot.sim.weld import Welds, fold_welds, lifted_masses, mass_properties
 
 __all__ = ["ModelError", "load_model"]
 
@@ -339,6 +339,7 @@ def _body_fields(compiled: mujoco.MjModel, welds: Welds) -> dict[str, Any]:
         for body, parent in zip(welds.moving, parents, strict=True)
     ]
     mass, com, inertia = mass_properties(compiled, welds)
+    lift, lift_pos = lifted_masses(compiled, welds)
     return {
         "body_name": tuple(name_of(compiled, "body", int(body)) for body in welds.moving),
         "body_parent": welds.owner[parents],
@@ -347,6 +348,8 @@ def _body_fields(compiled: mujoco.MjModel, welds: Welds) -> dict[str, Any]:
         "body_mass": mass,
         "body_com": com,
         "body_inertia": inertia,
+        "body_lift": lift,
+        "body_lift_pos": lift_pos,
     }
 
 

@@ -92,6 +92,11 @@ class Model:
     body_inertia: Floats
     """(num_bodies, 3, 3) about the centre of mass, body axes."""
 
+    body_lift: Floats
+    """(num_bodies,) mass whose weight is borne from outside (gravcomp), kg."""
+    body_lift_pos: Floats
+    """(num_bodies, 3) where, in the body frame."""
+
     # Joints: several per body act one after the other, in order.
     joint_name: tuple[str, ...]
     joint_type: Ints

@@ -74,10 +74,14 @@ def _in_options(compiled: mujoco.MjModel) -> Iterator[str]:
 
 
 def _in_bodies(compiled: mujoco.MjModel) -> Iterator[str]:
-    for body in range(compiled.nbody):
-        name = name_of(compiled, "body", body)
-        if compiled.body_gravcomp[body] != 0:
-            yield f"body '{name}' has gravcomp, which is not simulated. Remove it{_or('gravcomp')}."
+    """Where actuators bear the weight, MuJoCo bounds the two together."""
+    lifts = bool(compiled.body_gravcomp.any())
+    for joint in map(int, np.flatnonzero(compiled.jnt_actgravcomp & compiled.jnt_actfrclimited)):
+        if lifts:
+            yield (
+                f"joint '{name_of(compiled, 'joint', joint)}' has actuatorgravcomp and actuatorfrcrange, which bounds "
+                f"the two together in MuJoCo, and not here. Remove one of them{_or('gravcomp')}."
+            )
 
 
 def _in_joints(compiled: mujoco.MjModel) -> Iterator[str]:

@@ -1,5 +1,5 @@
 // Newton and Euler for every body: the force its joints must supply,
-//   body_force = I a + v x* (I v) - ground - muscles of either kind - pairs of shapes - bonds
+//   body_force = I a + v x* (I v) - ground - muscles of either kind - pairs of shapes - bonds - lift
 // and the derivative of dot(body_lambda, body_force) with respect to the body's acceleration, velocity and pose.
 #pragma once
 #include "bond.h"
@@ -20,6 +20,7 @@ STAGE void body_forces(World& world, const Model& model, int lane) {
         const Force momentum = inertia * velocity;
         world.body_force[body] = inertia * world.body_acceleration[body] + cross(velocity, momentum)
                                  - ground_force(world, model, body);
+        if (num_lifts > 0) world.body_force[body] -= lift_force(world, model, body);
     }
     barrier();
     if (num_segments > 0) subtract_muscle_forces(world, model, lane);
@@ -51,6 +52,10 @@ STAGE void body_forces_adjoint(World& world, Adjoint& adjoint, const Model& mode
         const Motion w = adjoint.body_lambda[body];
         Force force, acceleration_bar, velocity_bar, pose_bar;
         inertial_adjoint(world, w, body, force, acceleration_bar, velocity_bar, pose_bar);
+        if (num_lifts > 0) {
+            force -= lift_force(world, model, body);
+            pose_bar -= lift_pose_bar(world, model, body, w);
+        }
         if (per_world_parameters)
             adjoint.parameter_bar[body_mass_column + body] -= dot(w, force) / mass_factor(world, body);
         Force ground_velocity_bar = zero_force(), ground_pose_bar = zero_force();

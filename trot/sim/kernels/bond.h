@@ -4,12 +4,8 @@
 // where c = 2 sin(angle / 2) axis is the chord of the rotation from b's frame of the bond to a's, in world axes: for
 // small angles the rotation vector. Body b feels the opposite at the same point, so that no momentum comes or goes.
 #pragma once
+#include "lift.h"
 #include "pair_contact.h"
-
-// Three numbers of a table.
-INLINE Vec3 triple(const Scalar* table, int k) {
-    return vec3(real(table[3 * k]), real(table[3 * k + 1]), real(table[3 * k + 2]));
-}
 
 // The rotation E from b's frame of the bond to a's, in world axes: its sine times its axis, its trace, and the chord
 // sine / w, where w is the cosine of half the angle but 0.05 at least. Within 6 degrees of half a turn the chord so falls
