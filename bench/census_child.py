@@ -74,7 +74,7 @@ def acceleration_error(model: Model) -> float:
     """Against mj_forward at random states, without what the two simulate by different laws.
 
     These are contacts, limits, dry friction and MuJoCo's other constraints, springs of ball joints, and the curves of
-    muscles.
+    muscles that were loaded without.
     """
     is_ball = model.joint_type == JointType.BALL
     is_tendon = np.array([name.startswith("tendon") for name in model.tie_name], bool)
@@ -91,6 +91,10 @@ def acceleration_error(model: Model) -> float:
         tie_damping=model.tie_damping * is_tendon,
         tie_limits=np.tile([-np.inf, np.inf], (model.num_ties, 1)),
         tie_friction=np.zeros(model.num_ties),
+        bond_stiffness=np.zeros(model.num_bonds),
+        bond_damping=np.zeros(model.num_bonds),
+        bond_turn_stiffness=np.zeros(model.num_bonds),
+        bond_turn_damping=np.zeros(model.num_bonds),
     )
     theirs = _without_other_laws(model, is_ball)
     rng = np.random.default_rng(0)
@@ -98,14 +102,16 @@ def acceleration_error(model: Model) -> float:
     joint_qd = rng.normal(size=(NUM_STATES, model.num_dofs))
     lower, upper = model.sample_range()
     control = rng.uniform(lower, upper, (NUM_STATES, model.num_controls))
+    activation = rng.uniform(0, 1, (NUM_STATES, model.num_acts))
     # In one substep of one second the velocities change by the acceleration itself.
     with torch.no_grad():
-        state = State(torch.tensor(joint_q), torch.tensor(joint_qd))
+        acts = torch.tensor(activation) if model.num_acts else None
+        state = State(torch.tensor(joint_q), torch.tensor(joint_qd), activation=acts)
         after = step(ours, state, torch.tensor(control), 1.0, 1).joint_qd.numpy()
     worst = 0.0
     data = mujoco.MjData(theirs)
-    for q, qd, given, found in zip(joint_q, joint_qd, control, after - joint_qd, strict=True):
-        data.qpos[:], data.qvel[:], data.ctrl[:] = q, qd, given
+    for q, qd, act, given, found in zip(joint_q, joint_qd, activation, control, after - joint_qd, strict=True):
+        data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = q, qd, act, given
         mujoco.mj_forward(theirs, data)
         error = abs(found - data.qacc).max() / max(abs(data.qacc).max(), LEAST_ACCELERATION)
         worst = max(worst, float(error) if np.isfinite(error) else np.inf)
@@ -116,7 +122,8 @@ def _without_other_laws(model: Model, is_ball: np.ndarray[Any, np.dtype[np.bool_
     theirs = copy.copy(model.source)
     theirs.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
     theirs.jnt_stiffness[is_ball] = 0
-    for actuator in np.flatnonzero(theirs.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE):
+    curved = theirs.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE
+    for actuator in np.setdiff1d(np.flatnonzero(curved), model.hill_actuator):
         theirs.actuator_gaintype[actuator] = mujoco.mjtGain.mjGAIN_FIXED
         theirs.actuator_gainprm[actuator, 0] = -theirs.actuator_gainprm[actuator, 2]
         theirs.actuator_biastype[actuator] = mujoco.mjtBias.mjBIAS_NONE

@@ -34,6 +34,11 @@ def every_law() -> Model:
 
 
 @pytest.fixture(scope="module")
+def every_bond() -> Model:
+    return load_model(Path(__file__).parent / "robots" / "every_bond.xml")
+
+
+@pytest.fixture(scope="module")
 def every_muscle() -> Model:
     return load_model(Path(__file__).parent / "robots" / "muscles" / "every_muscle.xml")
 

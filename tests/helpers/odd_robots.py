@@ -112,6 +112,8 @@ EXTRAS = (
     '<contact><exclude body1="body0" body2="world"/></contact>',
     '<contact><pair geom1="geom0" geom2="ground"/></contact>',
     '<equality><weld body1="body0" body2="world"/></equality>',
+    '<equality><weld body1="body0" body2="body1" relpose="0 0 nan 1 0 0 0" solref="-1 0"/></equality>',
+    '<equality><connect body1="body0" anchor="0 0 1e38" solref="1e-30 1"/></equality>',
     '<equality><joint joint1="joint0" active="false"/></equality>',
     '<equality><joint joint1="joint0" polycoef="0.1 2 1 0 1"/></equality>',
     '<equality><joint joint1="joint0" joint2="joint1" polycoef="0.1 2 1 0 1"/></equality>',

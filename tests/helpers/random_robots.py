@@ -26,7 +26,7 @@ def random_robot(
 
     A body hangs from a random earlier one or from the world, and with probability welded a body without joints comes in
     between. Every joint but a free one has a motor; muscles run through 2 to 4 random sites. laws adds dry friction,
-    damped limits, servos, fixed tendons and equalities of joints.
+    damped limits, servos, fixed tendons, equalities of joints and of bodies, and gravcomp.
     """
     if num_bodies < 1 or max_joints < 1:
         raise ValueError(f"need at least one body and one joint, not {num_bodies} and {max_joints}")
@@ -55,6 +55,8 @@ def random_robot(
     _add_actuators(rng, robot, num_muscles)
     if laws:
         _add_laws(rng, robot, ranges=num_muscles == 0)
+        _add_bonds(rng, robot)
+        _add_lifts(rng, robot)
     return ElementTree.tostring(robot, encoding="unicode")
 
 
@@ -168,6 +170,25 @@ def _add_laws(rng: np.random.Generator, robot: ElementTree.Element, ranges: bool
         polynomial = _text(rng.normal(0, 0.5, 5))
         equality = ElementTree.SubElement(robot, "equality")
         ElementTree.SubElement(equality, "joint", joint1=follower, joint2=leader, polycoef=polynomial)
+
+
+def _add_bonds(rng: np.random.Generator, robot: ElementTree.Element) -> None:
+    """A connect and a weld of random bodies, or of one to the world, and a weld of sites; soft ones."""
+    names = [body.get("name", "") for body in robot.iter("body")]
+    equality = ElementTree.SubElement(robot, "equality")
+    for kind in ("connect", "weld"):
+        pair = rng.choice([*names, "world"], 2, replace=False)
+        bond = ElementTree.SubElement(equality, kind, body1=str(pair[0]), body2=str(pair[1]))
+        bond.set("anchor", _text(rng.normal(0, 0.2, 3)))
+        bond.set("solref", _text(rng.uniform([0.05, 0.5], [0.3, 2])))
+    sites = rng.choice([*names, "anchor"], 2, replace=False)
+    ElementTree.SubElement(equality, "weld", site1=str(sites[0]), site2=str(sites[1]), solref="-50 -8")
+
+
+def _add_lifts(rng: np.random.Generator, robot: ElementTree.Element) -> None:
+    for body in robot.iter("body"):
+        if rng.random() < 0.3:
+            body.set("gravcomp", _text(rng.uniform(-0.5, 1.5, 1)))
 
 
 def _add_servo(rng: np.random.Generator, actuators: ElementTree.Element, target: dict[str, str]) -> None:

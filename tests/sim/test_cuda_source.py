@@ -25,7 +25,7 @@ def compiled(kernel: Kernel, folder: Path) -> str:
     return path.read_text()
 
 
-@pytest.mark.parametrize("robot", ["every_joint", "every_pair", "every_law", "every_muscle"])
+@pytest.mark.parametrize("robot", ["every_joint", "every_pair", "every_law", "every_bond", "every_muscle"])
 @pytest.mark.parametrize(
     "variant",
     [Variant(torch.float32, store_factor=True), pytest.param(Variant(torch.float64, True), marks=pytest.mark.campaign)],

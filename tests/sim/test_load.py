@@ -59,7 +59,7 @@ def test_every_problem_is_told_at_once():
         top='<option density="1.2"/>',
         joint='<joint name="knee" springyield="1" stiffness="1" user="-1"/>',
         tendon='<fixed name="f" stiffness="1" user="-1"><joint joint="knee" coef="1"/></fixed>',
-        actuator='<cylinder name="c" joint="knee"/><motor name="m" site="a"/>',
+        actuator='<general name="c" joint="knee" gaintype="user"/><motor name="m" site="a"/>',
     )
     with pytest.raises(
         ModelError, match=r"(?s)density.*springyield.*'c' is.*'m' acts.*joint 'knee' has.*tendon 'f' has"

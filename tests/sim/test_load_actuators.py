@@ -251,3 +251,17 @@ def test_friction_is_told():
     assert load_model(mjcf(joint=joints)).notes == (
         "frictionloss of joints 'knee' and 'hip' is smooth: full from 0.1 rad/s or m/s on, and a joint at rest creeps.",
     )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "read"), [("", True), ('nuser_jnt="3" nuser_tendon="3"', True), ('nuser_jnt="1" nuser_tendon="1"', False)]
+)
+def test_user_numbers_of_another_program(sizes, read):
+    """Files of the Shadow hand number their joints and tendons so, and say that each has one number."""
+    tendon = '<fixed name="f" range="-1 2" user="1237"><joint joint="knee" coef="2"/></fixed>'
+    top = f"<size {sizes}/>" if sizes else ""
+    model = load_model(mjcf(joint='<joint name="knee" user="1123"/>', tendon=tendon, top=top))
+    assert model.joint_limit_stiffness == [1123 if read else LIMIT_STIFFNESS]
+    assert model.tie_limit_stiffness == [1237 if read else LIMIT_STIFFNESS]
+    assert len(model.notes) == (0 if read else 2)
+    assert read or model.notes[0].startswith("user of joint 'knee' is not read: the file counts such numbers by <size")

@@ -1,4 +1,4 @@
-"""Kinematics, mass matrix, bias, springs, motors, muscles and a whole substep against MuJoCo.
+"""Kinematics, mass matrix, bias, gravcomp, springs, motors, muscles and a whole substep against MuJoCo.
 
 Errors are relative to the largest magnitude of a quantity over all worlds. MuJoCo is no oracle for penalty contact,
 for limits and equalities as springs, for smooth dry friction and for ball springs (test_stages_*.py have closed forms):
@@ -90,6 +90,9 @@ STAGES = """
 """
 
 
+WITH_ACTS = "FOR_LANES(k, num_acts) world.act[k] = in_activation(k); barrier();" + STAGES
+
+
 def load_comparable(source: str | Path) -> Model:
     """A robot with only what MuJoCo has too: no contact, limits, springs of balls, equalities, dry friction."""
     model = load_model(source)
@@ -109,6 +112,10 @@ def load_comparable(source: str | Path) -> Model:
         tie_damping=model.tie_damping * is_tendon,
         tie_limits=np.tile([-np.inf, np.inf], (model.num_ties, 1)),
         tie_friction=np.zeros(model.num_ties),
+        bond_stiffness=np.zeros(model.num_bonds),
+        bond_damping=np.zeros(model.num_bonds),
+        bond_turn_stiffness=np.zeros(model.num_bonds),
+        bond_turn_damping=np.zeros(model.num_bonds),
     )
 
 
@@ -118,10 +125,13 @@ def lively_inputs(model: Model, seed: int) -> dict[str, np.ndarray]:
     joint_q, joint_qd = lively_states(model, NUM_WORLDS, rng)
     lower, upper = model.sample_range()
     control = rng.uniform(lower - 0.2, upper + 0.2, (NUM_WORLDS, model.num_controls))
-    return {"joint_q": joint_q, "joint_qd": joint_qd, "control": control}
+    inputs = {"joint_q": joint_q, "joint_qd": joint_qd, "control": control}
+    return {**inputs, "activation": rng.normal(size=(NUM_WORLDS, model.num_acts))} if model.num_acts else inputs
 
 
-def by_mujoco(model: Model, joint_q: np.ndarray, joint_qd: np.ndarray, control: np.ndarray) -> dict[str, np.ndarray]:
+def by_mujoco(
+    model: Model, joint_q: np.ndarray, joint_qd: np.ndarray, control: np.ndarray, activation: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
     """What STAGES computes, by MuJoCo, one world after the other."""
     source = model.source
     data = mujoco.MjData(source)
@@ -131,8 +141,9 @@ def by_mujoco(model: Model, joint_q: np.ndarray, joint_qd: np.ndarray, control: 
     moment = np.zeros((source.nu, source.nv))
     mass_matrix = np.zeros((source.nv, source.nv))
     worlds = []
-    for q, qd, ctrl in zip(joint_q, joint_qd, control, strict=True):
-        data.qpos[:], data.qvel[:], data.ctrl[:] = q, qd, ctrl
+    acts = np.zeros((len(joint_q), 0)) if activation is None else activation
+    for q, qd, ctrl, act in zip(joint_q, joint_qd, control, acts, strict=True):
+        data.qpos[:], data.qvel[:], data.ctrl[:], data.act[:] = q, qd, ctrl, act
         mujoco.mj_forward(source, data)
         mujoco.mj_fullM(source, data, mass_matrix)
         mujoco.mju_sparse2dense(
@@ -143,7 +154,7 @@ def by_mujoco(model: Model, joint_q: np.ndarray, joint_qd: np.ndarray, control: 
         world = {
             "position": data.xpos[bodies],
             "rotation": data.xmat[bodies],
-            "bias": data.qfrc_bias,
+            "bias": data.qfrc_bias - data.qfrc_gravcomp,
             "joint_force": motors_and_servos + data.qfrc_damper + data.qfrc_spring * ~in_ball,
             "muscle_force": muscle_force,
             "mass_matrix": mass_matrix,
@@ -162,7 +173,7 @@ def check_stages(model: Model, inputs: dict[str, np.ndarray], dtype: torch.dtype
     if not model.num_controls:
         inputs = {**inputs, "control": np.zeros((NUM_WORLDS, 1))}
     widths = {name: value.shape[1] for name, value in expected.items()}
-    found = run_stages(model, STAGES, inputs, widths, place, dtype)
+    found = run_stages(model, WITH_ACTS if model.num_acts else STAGES, inputs, widths, place, dtype)
     for name, value in expected.items():
         assert_close(found[name], value, TOLERANCE[dtype], name)
 
@@ -179,7 +190,8 @@ def check_substep(model: Model, inputs: dict[str, np.ndarray], dtype: torch.dtyp
         mujoco.mj_integratePos(model.source, q, qd, dt)
 
     q, qd, control = (torch.tensor(inputs[name], dtype=dtype) for name in ("joint_q", "joint_qd", "control"))
-    after = step(model, State(q, qd), control, dt)
+    activation = torch.tensor(inputs["activation"], dtype=dtype) if model.num_acts else None
+    after = step(model, State(q, qd, activation=activation), control, dt)
     assert_close(after.joint_qd.double().numpy(), joint_qd, TOLERANCE[dtype], "joint_qd")
     assert_close(after.joint_q.double().numpy(), joint_q, TOLERANCE[dtype], "joint_q")
 

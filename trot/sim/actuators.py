@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import mujoco
 import numpy as np
 
+from trot.sim.activations import KINDS, Activations
 from trot.sim.errors import ModelError
 from trot.sim.hill_muscles import HillMuscles, Muscles, add_hill_muscle, is_hill_muscle
 from trot.sim.model import Floats, Ints
@@ -19,6 +20,7 @@ from trot.sim.weld import Welds
 _MUSCLE_LAWS = (mujoco.mjtGain.mjGAIN_MUSCLE, mujoco.mjtBias.mjBIAS_MUSCLE, mujoco.mjtDyn.mjDYN_MUSCLE)
 _GAINS = (mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtGain.mjGAIN_AFFINE)
 _BIASES = (mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtBias.mjBIAS_AFFINE)
+_PLAIN_DYNAMICS = tuple(dynamics for dynamics in KINDS if dynamics != mujoco.mjtDyn.mjDYN_MUSCLE)
 _NUM_DOFS = {
     mujoco.mjtJoint.mjJNT_FREE: 6,
     mujoco.mjtJoint.mjJNT_BALL: 3,
@@ -39,6 +41,7 @@ class Actuators:
     motor_dof: list[int] = field(default_factory=list)
     motor_gear: list[float] = field(default_factory=list)
     servo_actuator: list[int] = field(default_factory=list)
+    servo_act: list[int] = field(default_factory=list)
     servo_gain: list[tuple[float, float, float]] = field(default_factory=list)
     servo_bias: list[tuple[float, float, float]] = field(default_factory=list)
     servo_lower: list[float] = field(default_factory=list)
@@ -52,6 +55,7 @@ class Actuators:
     segment_body: list[tuple[int, int]] = field(default_factory=list)
     segment_point: list[tuple[Floats, Floats]] = field(default_factory=list)
     hills: HillMuscles = field(default_factory=HillMuscles)
+    acts: Activations = field(default_factory=Activations)
     problems: list[str] = field(default_factory=list)
     """One sentence or two per actuator that cannot be simulated; the other fields are no use then."""
 
@@ -93,7 +97,7 @@ def read_actuators(compiled: mujoco.MjModel, welds: Welds, muscles: Muscles = "h
 def _read_actuator(compiled: mujoco.MjModel, welds: Welds, actuator: int, muscles: Muscles, result: Actuators) -> None:
     _refuse_attributes(compiled, actuator)
     if muscles == "hill" and is_hill_muscle(compiled, actuator):
-        lower, upper = add_hill_muscle(compiled, welds, actuator, result.hills)
+        lower, upper = add_hill_muscle(compiled, welds, actuator, result.hills, result.acts)
         _require_some(lower, upper, result.name[-1])
         result.control_lower.append(lower)
         result.control_upper.append(upper)
@@ -101,7 +105,9 @@ def _read_actuator(compiled: mujoco.MjModel, welds: Welds, actuator: int, muscle
     law = _read_law(compiled, actuator)
     target, transmission = int(compiled.actuator_trnid[actuator, 0]), compiled.actuator_trntype[actuator]
     gear = compiled.actuator_gear[control_entry(compiled, "out", actuator)]
-    if transmission == mujoco.mjtTrn.mjTRN_JOINT:
+    in_parent = transmission == mujoco.mjtTrn.mjTRN_JOINTINPARENT
+    # On a hinge or a slide the two are the same.
+    if transmission == mujoco.mjtTrn.mjTRN_JOINT or (in_parent and _has_one_dof(compiled, target)):
         _add_driven(compiled, actuator, law, _gears_of_joint(compiled, law, target, gear, result.name[-1]), result)
     elif transmission == mujoco.mjtTrn.mjTRN_TENDON and is_fixed_tendon(compiled, target):
         _add_driven(compiled, actuator, law, _gears_of_tendon(compiled, target, float(gear[0])), result)
@@ -113,6 +119,10 @@ def _read_actuator(compiled: mujoco.MjModel, welds: Welds, actuator: int, muscle
             f"actuator '{result.name[-1]}' acts through {kind}; only joint and tendon are simulated. "
             "Attach it to a joint."
         )
+
+
+def _has_one_dof(compiled: mujoco.MjModel, joint: int) -> bool:
+    return _NUM_DOFS[mujoco.mjtJoint(compiled.jnt_type[joint])] == 1
 
 
 def _refuse_attributes(compiled: mujoco.MjModel, actuator: int) -> None:
@@ -135,7 +145,7 @@ def _read_law(compiled: mujoco.MjModel, actuator: int) -> _Law:
     gain, bias, dynamics = (int(kind[actuator]) for kind in kinds)
     if (gain, bias, dynamics) == _MUSCLE_LAWS:
         return _Law((-_muscle_force(compiled, actuator), 0.0, 0.0))
-    if gain in _GAINS and bias in _BIASES and dynamics == mujoco.mjtDyn.mjDYN_NONE:
+    if gain in _GAINS and bias in _BIASES and dynamics in (mujoco.mjtDyn.mjDYN_NONE, *_PLAIN_DYNAMICS):
         gains, biases = compiled.actuator_gainprm[actuator], compiled.actuator_biasprm[actuator]
         affine = (gain == mujoco.mjtGain.mjGAIN_AFFINE, bias == mujoco.mjtBias.mjBIAS_AFFINE)
         return _Law(
@@ -148,7 +158,7 @@ def _read_law(compiled: mujoco.MjModel, actuator: int) -> _Law:
     )
     raise ModelError(
         f"actuator '{name}' is neither motor, servo nor muscle (gaintype {next(words)}, biastype {next(words)}, "
-        f"dyntype {next(words)}). Use <motor>, <position> or <velocity>, with no activation of its own."
+        f"dyntype {next(words)}). Use <motor>, <position> or <velocity>."
     )
 
 
@@ -188,7 +198,8 @@ def _add_driven(compiled: mujoco.MjModel, actuator: int, law: _Law, gears: _Gear
     """A motor or a servo."""
     forces = _force_ranges(compiled, actuator)
     lower, upper = _control_range(compiled, actuator)
-    if law.is_motor:
+    act = result.acts.add(compiled, actuator)
+    if law.is_motor and act < 0:
         for force_range in forces:
             lower, upper = _narrow(lower, upper, force_range, law.gain[0])
         _require_some(lower, upper, result.name[-1])
@@ -198,12 +209,12 @@ def _add_driven(compiled: mujoco.MjModel, actuator: int, law: _Law, gears: _Gear
                 result.motor_dof.append(dof)
                 result.motor_gear.append(law.gain[0] * gear)
     else:
-        _add_servo(actuator, law, gears, forces, result)
+        _add_servo(actuator, act, law, gears, forces, result)
     result.control_lower.append(lower)
     result.control_upper.append(upper)
 
 
-def _add_servo(actuator: int, law: _Law, gears: _Gears, forces: list[Floats], result: Actuators) -> None:
+def _add_servo(actuator: int, act: int, law: _Law, gears: _Gears, forces: list[Floats], result: Actuators) -> None:
     least, most = -np.inf, np.inf
     for force_range in forces:
         least, most = _narrow(least, most, force_range, 1.0)
@@ -214,6 +225,7 @@ def _add_servo(actuator: int, law: _Law, gears: _Gears, forces: list[Floats], re
             result.drive_dof.append(dof)
             result.drive_gear.append(gear)
     result.servo_actuator.append(actuator)
+    result.servo_act.append(act)
     result.servo_gain.append(law.gain)
     result.servo_bias.append(law.bias)
     result.servo_lower.append(least)
@@ -223,6 +235,10 @@ def _add_servo(actuator: int, law: _Law, gears: _Gears, forces: list[Floats], re
 def _add_muscle(compiled: mujoco.MjModel, welds: Welds, actuator: int, law: _Law, result: Actuators) -> None:
     name, tendon = result.name[-1], int(compiled.actuator_trnid[actuator, 0])
     tendon_name = name_of(compiled, "tendon", tendon)
+    if compiled.actuator_dyntype[actuator] in _PLAIN_DYNAMICS:
+        raise ModelError(
+            f"actuator '{name}' on the spatial tendon '{tendon_name}' has an activation of its own. Use <muscle> there."
+        )
     if not law.is_motor:
         raise ModelError(
             f"actuator '{name}' is a servo on the spatial tendon '{tendon_name}', which only a muscle can pull. "

@@ -21,6 +21,20 @@ LEAST_STIFFNESS = 1.0
 """N/m or N m/rad. A user attribute of two or three numbers that begins with less than this is not trot's."""
 
 
+OWN_SIZES = (-1, 3)
+"""What <size nuser_jnt> or <size nuser_tendon> may be for user to be trot's: not given, or all that trot reads."""
+
+
+@dataclass(frozen=True)
+class UserNumbers:
+    """The user attributes of all joints, or of all tendons."""
+
+    given: dict[int, Floats]
+    """By element, as the file gives them: the compiler pads them with zeros."""
+    size: int = -1
+    """How many <size> says that there are, -1 where it says nothing."""
+
+
 @dataclass(frozen=True)
 class AxisConstants:
     """What the user attribute of a joint or tendon may set, in this order."""
@@ -31,20 +45,27 @@ class AxisConstants:
 
 
 def axis_constants(
-    compiled: mujoco.MjModel, kind: str, elements: Iterable[int], user: dict[int, Floats], found: Findings
+    compiled: mujoco.MjModel, kind: str, elements: Iterable[int], user: UserNumbers, found: Findings
 ) -> list[AxisConstants]:
-    """Of joints or tendons; user holds their user attributes as the file gives them. All zeros count as not given."""
+    """Of joints or tendons. All zeros count as not given."""
     constants, foreign = list[AxisConstants](), list[str]()
     for element in elements:
-        name, numbers = name_of(compiled, kind, element), user.get(element, np.zeros(0))
-        if np.any(numbers) and not _is_ours(numbers):
+        name, numbers = name_of(compiled, kind, element), user.given.get(element, np.zeros(0))
+        if np.any(numbers) and (user.size not in OWN_SIZES or not _is_ours(numbers)):
             foreign.append(name)
         elif np.any(numbers):
             found.problems += _wrong_with(f"{kind} '{name}'", numbers)
             constants.append(AxisConstants(*(float(number) for number in numbers)))
             continue
         constants.append(AxisConstants())
-    if foreign:
+    if foreign and user.size not in OWN_SIZES:
+        attribute = "nuser_jnt" if kind == "joint" else "nuser_tendon"
+        found.notes.append(
+            f"user of {listed(kind, foreign)} is not read: the file counts such numbers by <size "
+            f'{attribute}="{user.size}">, as for another program. If they are trot\'s, remove {attribute} or make it '
+            f"{OWN_SIZES[1]}."
+        )
+    elif foreign:
         found.notes.append(
             f"user of {listed(kind, foreign)} is not read: it is not a limit's stiffness, alone or of "
             f"{LEAST_STIFFNESS:g} or more with a damping and a speed of friction."

@@ -95,7 +95,7 @@ def _owners(model: Model) -> dict[str, list[str]]:
     of_coordinates = [joints[j] for j in np.searchsorted(model.joint_q_start, np.arange(model.num_q), "right") - 1]
     of_dofs = [f"joint '{name}'" for name in model.dof_name]
     groups = {
-        "body": (bodies, ("mass", "pos", "quat", "com", "inertia")),
+        "body": (bodies, ("mass", "pos", "quat", "com", "inertia", "lift", "lift_pos")),
         "joint": (
             joints,
             ("axis", "anchor", "stiffness", "lower", "upper", "limit_stiffness", "limit_damping", "friction_speed"),
@@ -130,6 +130,10 @@ def _owners(model: Model) -> dict[str, list[str]]:
     }
     pairs = _pair_owners(model)
     groups |= {
+        "bond": (
+            list(model.bond_name),
+            ("point", "quat", "stiffness", "damping", "turn_stiffness", "turn_damping"),
+        ),
         "feeler": (pairs["feeler"], ("pos", "half", "radius")),
         "box": (pairs["box"], ("pos", "quat", "size")),
         "plane": (pairs["plane"], ("pos", "normal")),

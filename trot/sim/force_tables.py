@@ -1,4 +1,4 @@
-"""Tables of forces that only some robots have: servos, ties, muscles with curves, shapes against each other."""
+"""Tables of forces that only some robots have: servos, ties, bonds, muscles with curves, shapes against each other."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ def _where_used(values: Floats, used: bool) -> Floats:
     return values if used else values[:0]
 
 
+def _servo_acts(model: Model) -> int:
+    return int(np.sum(model.servo_act >= 0))
+
+
+def _act_kinds(model: Model) -> list[Field]:
+    """Only where there are others than those of muscles."""
+    plain = model.act_kind if _servo_acts(model) else model.act_kind[:0]
+    return [Field("act_kind", plain, "MUSCLE_ACT, FILTER_ACT, EXACT_FILTER_ACT, INTEGRATOR_ACT")]
+
+
 def _servo_fields(model: Model, dofs: Dofs) -> list[Field]:
     by_dof, dof_start = grouped(model.drive_dof, model.num_dofs)
     actuator_servo = np.full(model.num_controls, -1, np.int32)
@@ -25,6 +35,7 @@ def _servo_fields(model: Model, dofs: Dofs) -> list[Field]:
     drives = np.bincount(model.drive_servo, minlength=model.num_servos)
     return [
         Field("servo_actuator", model.servo_actuator, "control that drives it"),
+        Field("servo_act", model.servo_act if _servo_acts(model) else model.servo_act[:0], "activation instead, or -1"),
         Field("actuator_servo", actuator_servo if used else actuator_servo[:0], "-1 for a motor or muscle"),
         Field("servo_drive_start", starts(drives) if used else drives[:0].astype(np.int32), "first drive of a servo"),
         Field("drive_dof", model.drive_dof, "dof that the drive moves"),
@@ -65,14 +76,40 @@ def _tie_fields(model: Model) -> list[Field]:
     ]
 
 
+def _bond_fields(model: Model) -> list[Field]:
+    ends = model.bond_body.ravel()
+    on_body = np.flatnonzero(ends != WORLD).astype(np.int32)
+    order, body_start = grouped(ends[on_body], model.num_bodies)
+    frames = np.array([[rotation(quat) for quat in quats] for quats in model.bond_quat]).reshape(-1, 2, 3, 3)
+    turns = np.array((model.bond_turn_stiffness != 0) | (model.bond_turn_damping != 0), np.int32)
+    return [
+        Field("bond_body_a", model.bond_body[:, 0].copy(), "its first body, -1 for the world"),
+        Field("bond_body_b", model.bond_body[:, 1].copy(), "its second"),
+        Field("bond_turns", turns, "whether it holds the orientation too"),
+        Field("body_bond", on_body[order], "2 * bond + which of its bodies, by body"),
+        Field("body_bond_start", body_start if model.num_bonds else body_start[:0], "first of a body"),
+        Field("bond_point_a", model.bond_point[:, 0].ravel(), "anchor in the frame of body a, m"),
+        Field("bond_point_b", model.bond_point[:, 1].ravel(), "anchor in the frame of body b, m"),
+        Field("bond_frame_a", frames[:, 0].ravel(), "what a weld aligns, in the frame of body a, row by row"),
+        Field("bond_frame_b", frames[:, 1].ravel(), "with this, in the frame of body b"),
+        Field("bond_stiffness", model.bond_stiffness, "N/m"),
+        Field("bond_damping", model.bond_damping, "N s/m"),
+        Field("bond_turn_stiffness", model.bond_turn_stiffness, "N m/rad"),
+        Field("bond_turn_damping", model.bond_turn_damping, "N m s/rad"),
+    ]
+
+
 def law_sizes(model: Model) -> dict[str, int]:
     """How many there are of what most robots have none of; the kernels leave out the laws whose size is zero."""
     limited = np.isfinite(model.joint_lower) | np.isfinite(model.joint_upper)
     return {
         "num_servos": model.num_servos,
         "num_drives": len(model.drive_dof),
+        "num_servo_acts": _servo_acts(model),
         "num_ties": model.num_ties,
         "num_strands": len(model.strand_tie),
+        "num_bonds": model.num_bonds,
+        "num_lifts": int(np.sum(model.body_lift != 0)),
         "num_force_ranges": int(np.sum(np.isfinite(model.dof_force_lower) | np.isfinite(model.dof_force_upper))),
         "num_damped_limits": int(np.sum(limited & (model.joint_limit_damping > 0))),
         "num_frictions": int(np.sum(model.dof_friction > 0)),
@@ -80,9 +117,10 @@ def law_sizes(model: Model) -> dict[str, int]:
 
 
 def law_fields(model: Model, dofs: Dofs) -> list[Field]:
-    """Ranges, friction and damped limits of dofs, servos and ties."""
+    """Ranges, friction and damped limits of dofs, servos, ties and bonds."""
     sizes, simple = law_sizes(model), dofs.is_simple.astype(bool)
     ranges, damped, rubs = (sizes[name] > 0 for name in ("num_force_ranges", "num_damped_limits", "num_frictions"))
+    lifts = sizes["num_lifts"] > 0
     limit_damping = model.joint_limit_damping[dofs.joint] * simple
     return [
         Field("dof_force_lower", _where_used(finite(model.dof_force_lower), ranges), "of motors and servos together"),
@@ -91,7 +129,11 @@ def law_fields(model: Model, dofs: Dofs) -> list[Field]:
         Field("dof_friction", _where_used(model.dof_friction, rubs), "dry friction, N or N m"),
         Field("dof_friction_speed", _where_used(model.joint_friction_speed[dofs.joint], rubs), "at its full force"),
         *_servo_fields(model, dofs),
+        *_act_kinds(model),
         *_tie_fields(model),
+        *_bond_fields(model),
+        Field("body_lift", _where_used(model.body_lift, lifts), "mass whose weight is borne from outside, kg"),
+        Field("body_lift_position", _where_used(model.body_lift_pos, lifts).ravel(), "where, in the body frame, m"),
     ]
 
 

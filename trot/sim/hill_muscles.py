@@ -9,6 +9,7 @@ from typing import Any, Literal
 import mujoco
 import numpy as np
 
+from trot.sim.activations import Activations
 from trot.sim.errors import ModelError
 from trot.sim.model import STRAIGHT, Floats
 from trot.sim.tendon_paths import Piece, read_path
@@ -35,9 +36,6 @@ class HillMuscles:
     offset: list[float] = field(default_factory=list)
     curve: list[tuple[float, float, float, float, float]] = field(default_factory=list)
     force_range: list[tuple[float, float]] = field(default_factory=list)
-    act_actuator: list[int] = field(default_factory=list)
-    act_time: list[tuple[float, float, float]] = field(default_factory=list)
-    act_range: list[tuple[float, float]] = field(default_factory=list)
     piece_hill: list[int] = field(default_factory=list)
     piece: list[Piece] = field(default_factory=list)
 
@@ -49,7 +47,9 @@ def is_hill_muscle(compiled: mujoco.MjModel, actuator: int) -> bool:
     return gain == _GAIN and bias in _BIASES and dynamics in _DYNAMICS
 
 
-def add_hill_muscle(compiled: mujoco.MjModel, welds: Welds, actuator: int, result: HillMuscles) -> tuple[float, float]:
+def add_hill_muscle(
+    compiled: mujoco.MjModel, welds: Welds, actuator: int, result: HillMuscles, acts: Activations
+) -> tuple[float, float]:
     """Add one muscle; returns the range of its control."""
     name, tendon = name_of(compiled, "actuator", actuator), int(compiled.actuator_trnid[actuator, 0])
     if compiled.actuator_trntype[actuator] != mujoco.mjtTrn.mjTRN_TENDON:
@@ -57,33 +57,15 @@ def add_hill_muscle(compiled: mujoco.MjModel, welds: Welds, actuator: int, resul
     if compiled.tendon_actfrclimited[tendon]:
         tendon_name = name_of(compiled, "tendon", tendon)
         raise ModelError(f"tendon '{tendon_name}' has actuatorfrcrange. Use the actuator's forcerange instead.")
-    if compiled.actuator_actearly[actuator]:
-        raise ModelError(f"muscle '{name}' has actearly, which is not simulated. Remove it.")
     path = read_path(compiled, welds, tendon)
     hill = len(result.actuator)
     result.actuator.append(actuator)
-    result.act.append(_add_act(compiled, actuator, result))
+    result.act.append(acts.add(compiled, actuator))
     gear = float(compiled.actuator_gear[control_entry(compiled, "out", actuator), 0])
     _add_law(compiled, actuator, name, gear, gear * path.fixed_length, result)
     result.piece_hill += [hill] * len(path.pieces)
     result.piece += path.pieces
     return _control_range(compiled, actuator)
-
-
-def _add_act(compiled: mujoco.MjModel, actuator: int, result: HillMuscles) -> int:
-    """Its activation, if that is a state of its own; -1 where the control takes its place."""
-    if compiled.actuator_dyntype[actuator] == mujoco.mjtDyn.mjDYN_NONE:
-        return -1
-    rise, fall, smooth = (float(number) for number in compiled.actuator_dynprm[actuator, :3])
-    limited = compiled.actuator_actlimited[actuator]
-    lower, upper = compiled.actuator_actrange[actuator] if limited else (-np.inf, np.inf)
-    if rise <= 0 or fall <= 0:
-        name = name_of(compiled, "actuator", actuator)
-        raise ModelError(f"muscle '{name}' has time constants {rise} and {fall}. Give two above 0, in s.")
-    result.act_actuator.append(actuator)
-    result.act_time.append((rise, fall, smooth))
-    result.act_range.append((float(lower), float(upper)))
-    return len(result.act_actuator) - 1
 
 
 def _add_law(
@@ -148,9 +130,6 @@ def hill_fields(muscles: HillMuscles) -> dict[str, Any]:
         "hill_offset": np.array(muscles.offset, float),
         "hill_curve": np.array(muscles.curve, float).reshape(-1, 5),
         "hill_force_range": np.array(muscles.force_range, float).reshape(-1, 2),
-        "act_actuator": np.array(muscles.act_actuator, np.int32),
-        "act_time": np.array(muscles.act_time, float).reshape(-1, 3),
-        "act_range": np.array(muscles.act_range, float).reshape(-1, 2),
         "piece_hill": np.array(muscles.piece_hill, np.int32),
         "piece_kind": np.array([piece.kind for piece in pieces], np.int32),
         "piece_body": np.array([piece.body for piece in pieces], np.int32).reshape(-1, 3),

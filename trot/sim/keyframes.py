@@ -20,6 +20,8 @@ def read_keyframe(compiled: mujoco.MjModel, keyframe: str | None, found: Finding
         if keyframe in names:
             key = names.index(keyframe)
             pose, velocity = np.array(compiled.key_qpos[key]), np.array(compiled.key_qvel[key])
+            if np.any(compiled.key_act[key] != 0):
+                found.notes.append(f"act of keyframe '{keyframe}' is not read: activations begin at 0.")
         else:
             named = ", ".join(f"'{name}'" for name in names if name)
             there = f"The file has {named}." if named else "The file names none."

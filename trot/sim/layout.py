@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trot.sim.cpp_struct import Field, Layout
 from trot.sim.dof_tables import SLIDE, TURN, UNBOUNDED, WORLD_SLIDE, Dofs, dofs_of, finite, grouped, starts
 from trot.sim.force_tables import hill_fields, law_fields, law_sizes, pair_fields, pair_sizes
-from trot.sim.model import AROUND_CYLINDER, AROUND_SPHERE, STRAIGHT, WORLD, JointType, Model
+from trot.sim.model import AROUND_CYLINDER, AROUND_SPHERE, STRAIGHT, WORLD, ActKind, JointType, Model
 from trot.sim.parameters import columns
 from trot.sim.weld import rotation
 
@@ -223,6 +223,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         "num_acts": model.num_acts,
         **pair_sizes(model),
         **law_sizes(model),
+        **{f"{kind.name}_ACT": int(kind) for kind in ActKind},
         "STRAIGHT": STRAIGHT,
         "AROUND_SPHERE": AROUND_SPHERE,
         "AROUND_CYLINDER": AROUND_CYLINDER,

@@ -25,7 +25,7 @@ def _fluid(spec: mujoco.MjSpec) -> Iterator[str]:
 
 
 def _equality(spec: mujoco.MjSpec) -> Iterator[str]:
-    """All but those of joints, which are simulated."""
+    """All but those of joints: who leaves bonds out may still want couplings."""
     for equality in [equality for equality in spec.equalities if equality.type != mujoco.mjtEq.mjEQ_JOINT]:
         if equality.active:
             kind = equality.type.name.removeprefix("mjEQ_").lower()

@@ -15,10 +15,12 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from trot.sim.activations import act_fields
 from trot.sim.actuators import Actuators, read_actuators
 from trot.sim.added_actuators import Gains, Kind
 from trot.sim.assets import settle_assets
-from trot.sim.axis_constants import axis_constants, find_damped_balls, friction_is_on, tell_friction
+from trot.sim.axis_constants import UserNumbers, axis_constants, find_damped_balls, friction_is_on, tell_friction
+from trot.sim.bonds import bond_fields, read_bonds
 from trot.sim.errors import ModelError
 from trot.sim.finite import refuse_written_nan, require_finite
 from trot.sim.hill_muscles import Muscles, hill_fields, muscle_notes
@@ -34,7 +36,7 @@ from trot.sim.shapes import Shapes, find_ground, read_shapes
 from trot.sim.surfaces import Surfaces
 from trot.sim.ties import Ties, read_ties
 from trot.sim.unsupported import disabled, find_unsupported, name_of
-from trot.sim.weld import Welds, fold_welds, mass_properties
+from trot.sim.weld import Welds, fold_welds, lifted_masses, mass_properties
 
 __all__ = ["ModelError", "load_model"]
 
@@ -196,7 +198,8 @@ def _digest(robot: _Robot, text: str) -> bytes:
     mujoco.mj_saveModel(robot.compiled, None, content)
     digest = hashlib.sha256(content.tobytes())
     user = [[list(part.userdata) for part in parts] for parts in _user_parts(robot.spec)]
-    digest.update(repr((_is_urdf(text), user, robot.found)).encode())
+    sizes = (robot.spec.nuser_jnt, robot.spec.nuser_tendon)
+    digest.update(repr((_is_urdf(text), user, sizes, robot.found)).encode())
     return digest.digest()
 
 
@@ -270,8 +273,9 @@ def _build(robot: _Robot, text: str, path: Path | None, options: LoadOptions) ->
     with np.errstate(all="ignore"):
         actuators = read_actuators(compiled, welds, options.muscles)
         found.problems += actuators.problems
-        joints = _joint_fields(compiled, welds, _user(robot.spec.joints), found)
-        ties = read_ties(compiled, _user(robot.spec.tendons), found)
+        joints = _joint_fields(compiled, welds, _joint_user(robot.spec), found)
+        ties = read_ties(compiled, _tendon_user(robot.spec), found)
+        bonds = read_bonds(compiled, welds, found)
         shapes, pairs = _read_contacts(robot, welds, options, alone=_is_urdf(text))
         pose = read_keyframe(compiled, options.keyframe, found)
         found.raise_problems()
@@ -286,6 +290,7 @@ def _build(robot: _Robot, text: str, path: Path | None, options: LoadOptions) ->
             **_pair_fields(pairs),
             **_actuator_fields(actuators),
             **_tie_fields(ties),
+            **bond_fields(bonds),
             notes=(),
             source=compiled,
         )
@@ -302,6 +307,14 @@ def _user_parts(spec: mujoco.MjSpec) -> tuple[list[Any], ...]:
 def _user(parts: list[Any]) -> dict[int, Floats]:
     """The user attribute of each; the compiler pads it with zeros, the specification knows how many the file gives."""
     return {part.id: np.array(part.userdata, dtype=float) for part in parts}
+
+
+def _joint_user(spec: mujoco.MjSpec) -> UserNumbers:
+    return UserNumbers(_user(spec.joints), spec.nuser_jnt)
+
+
+def _tendon_user(spec: mujoco.MjSpec) -> UserNumbers:
+    return UserNumbers(_user(spec.tendons), spec.nuser_tendon)
 
 
 def _read_contacts(robot: _Robot, welds: Welds, options: LoadOptions, *, alone: bool) -> tuple[Shapes, Pairs]:
@@ -326,6 +339,7 @@ def _body_fields(compiled: mujoco.MjModel, welds: Welds) -> dict[str, Any]:
         for body, parent in zip(welds.moving, parents, strict=True)
     ]
     mass, com, inertia = mass_properties(compiled, welds)
+    lift, lift_pos = lifted_masses(compiled, welds)
     return {
         "body_name": tuple(name_of(compiled, "body", int(body)) for body in welds.moving),
         "body_parent": welds.owner[parents],
@@ -334,10 +348,12 @@ def _body_fields(compiled: mujoco.MjModel, welds: Welds) -> dict[str, Any]:
         "body_mass": mass,
         "body_com": com,
         "body_inertia": inertia,
+        "body_lift": lift,
+        "body_lift_pos": lift_pos,
     }
 
 
-def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: dict[int, Floats], found: Findings) -> dict[str, Any]:
+def _joint_fields(compiled: mujoco.MjModel, welds: Welds, user: UserNumbers, found: Findings) -> dict[str, Any]:
     """Joints, coordinates and dofs: MuJoCo's own, because welding removes none of them."""
     springs = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_SPRING)
     dampers = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_DAMPER)
@@ -434,6 +450,7 @@ def _actuator_fields(actuators: Actuators) -> dict[str, Any]:
         "motor_dof": np.array(actuators.motor_dof, np.int32),
         "motor_gear": np.array(actuators.motor_gear, float),
         "servo_actuator": np.array(actuators.servo_actuator, np.int32),
+        "servo_act": np.array(actuators.servo_act, np.int32),
         "servo_gain": np.array(actuators.servo_gain, float).reshape(-1, 3),
         "servo_bias": np.array(actuators.servo_bias, float).reshape(-1, 3),
         "servo_lower": np.array(actuators.servo_lower, float),
@@ -449,6 +466,7 @@ def _actuator_fields(actuators: Actuators) -> dict[str, Any]:
         "segment_body": np.array(actuators.segment_body, np.int32).reshape(-1, 2),
         "segment_point": np.array(actuators.segment_point, float).reshape(-1, 2, 3),
         **hill_fields(actuators.hills),
+        **act_fields(actuators.acts),
     }
 
 

@@ -52,6 +52,19 @@ class PairKind(IntEnum):
     """A height field."""
 
 
+class ActKind(IntEnum):
+    """How an activation follows its control."""
+
+    MUSCLE = 0
+    """With MuJoCo's time constants of rising and falling."""
+    FILTER = 1
+    """At a rate of the difference over a time constant."""
+    EXACT_FILTER = 2
+    """As a filter, by its exact solution over a substep."""
+    INTEGRATOR = 3
+    """The control is its rate."""
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A tree of bodies with at least one dof each: what is welded together is one body.
@@ -78,6 +91,11 @@ class Model:
     """(num_bodies, 3) centre of mass."""
     body_inertia: Floats
     """(num_bodies, 3, 3) about the centre of mass, body axes."""
+
+    body_lift: Floats
+    """(num_bodies,) mass whose weight is borne from outside (gravcomp), kg."""
+    body_lift_pos: Floats
+    """(num_bodies, 3) where, in the body frame."""
 
     # Joints: several per body act one after the other, in order.
     joint_name: tuple[str, ...]
@@ -193,6 +211,8 @@ class Model:
     motor_gear: Floats
     """(num_motors,) generalised force per unit of control."""
     servo_actuator: Ints
+    servo_act: Ints
+    """(num_servos,) which activation drives it; -1 where its control does."""
     servo_gain: Floats
     """(num_servos, 3) force per unit of control: a constant, per length, per rate."""
     servo_bias: Floats
@@ -236,6 +256,23 @@ class Model:
     strand_coefficient: Floats
     """(num_strands, 5) polynomial of joint_q less its reference that adds to the tie's length, constant first."""
 
+    # Bonds: what holds two bodies together at a point, and welds in orientation too.
+    bond_name: tuple[str, ...]
+    bond_body: Ints
+    """(num_bonds, 2) WORLD allowed for one of the two."""
+    bond_point: Floats
+    """(num_bonds, 2, 3) the anchor in the frame of each."""
+    bond_quat: Floats
+    """(num_bonds, 2, 4) the frame of the bond in that of each; a weld holds the two aligned."""
+    bond_stiffness: Floats
+    """(num_bonds,) N/m"""
+    bond_damping: Floats
+    """(num_bonds,) N s/m"""
+    bond_turn_stiffness: Floats
+    """(num_bonds,) N m/rad, 0 where the bodies may turn."""
+    bond_turn_damping: Floats
+    """(num_bonds,) N m s/rad"""
+
     # Muscles with MuJoCo's curves, along tendons that may wrap shapes.
     hill_actuator: Ints
     hill_act: Ints
@@ -271,8 +308,12 @@ class Model:
 
     # Activations: states of their own, which follow a control.
     act_actuator: Ints
+    act_kind: Ints
+    """(num_acts,) which ActKind."""
     act_time: Floats
-    """(num_acts, 3) time constants of rising and falling, s, and the difference of control over which they mix."""
+    """(num_acts, 3) time constants of rising and falling, s, and the difference of control over which they mix.
+
+    A filter has one time constant, twice; an integrator none."""
     act_range: Floats
     """(num_acts, 2) infinite without."""
 
@@ -331,6 +372,10 @@ class Model:
         return len(self.tie_stiffness)
 
     @property
+    def num_bonds(self) -> int:
+        return len(self.bond_stiffness)
+
+    @property
     def num_muscles(self) -> int:
         return len(self.muscle_actuator)
 
@@ -369,7 +414,7 @@ class Model:
     ) -> State:
         """Every world at the file's reference pose and at rest, or as the keyframe says that it was loaded with.
 
-        Muscles are not activated.
+        Activations are 0.
         """
         if not isinstance(num_worlds, int) or num_worlds < 1:
             raise ValueError(f"num_worlds must be a whole number of at least 1, not {num_worlds}")

@@ -18,7 +18,7 @@ def listed(kind: str, names: Sequence[str]) -> str:
         quoted.append(f"{len(names) - _NAMED} more")
     if len(quoted) == 1:
         return f"{kind} {quoted[0]}"
-    plural = {"body": "bodies"}.get(kind, f"{kind}s")
+    plural = {"body": "bodies", "mocap body": "mocap bodies", "equality": "equalities"}.get(kind, f"{kind}s")
     return f"{plural} {', '.join(quoted[:-1])} and {quoted[-1]}"
 
 

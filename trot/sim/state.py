@@ -15,7 +15,7 @@ class State:
     joint_q: Tensor
     joint_qd: Tensor
     activation: Tensor | None = field(default=None, kw_only=True)
-    """(num_worlds, num_acts) of muscles that follow their control in time; None where the robot has none such."""
+    """(num_worlds, num_acts) of actuators that follow their control in time; None where the robot has none such."""
 
     @property
     def num_worlds(self) -> int:

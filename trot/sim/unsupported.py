@@ -74,18 +74,14 @@ def _in_options(compiled: mujoco.MjModel) -> Iterator[str]:
 
 
 def _in_bodies(compiled: mujoco.MjModel) -> Iterator[str]:
-    for body in range(compiled.nbody):
-        name = name_of(compiled, "body", body)
-        if compiled.body_mocapid[body] >= 0 and _can_touch(compiled, body):
-            yield f"body '{name}' is a mocap body, moved from outside. Remove mocap, or give the body a joint."
-        if compiled.body_gravcomp[body] != 0:
-            yield f"body '{name}' has gravcomp, which is not simulated. Remove it{_or('gravcomp')}."
-
-
-def _can_touch(compiled: mujoco.MjModel, body: int) -> bool:
-    """Whether anything of the body is more than drawn."""
-    geoms = compiled.geom_bodyid == body
-    return bool(np.any(compiled.geom_contype[geoms] | compiled.geom_conaffinity[geoms]))
+    """Where actuators bear the weight, MuJoCo bounds the two together."""
+    lifts = bool(compiled.body_gravcomp.any())
+    for joint in map(int, np.flatnonzero(compiled.jnt_actgravcomp & compiled.jnt_actfrclimited)):
+        if lifts:
+            yield (
+                f"joint '{name_of(compiled, 'joint', joint)}' has actuatorgravcomp and actuatorfrcrange, which bounds "
+                f"the two together in MuJoCo, and not here. Remove one of them{_or('gravcomp')}."
+            )
 
 
 def _in_joints(compiled: mujoco.MjModel) -> Iterator[str]:
@@ -122,10 +118,10 @@ def _in_constraints(compiled: mujoco.MjModel) -> Iterator[str]:
     equalities = not disabled(compiled, mujoco.mjtDisableBit.mjDSBL_EQUALITY | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
     for equality in range(compiled.neq):
         kind = mujoco.mjtEq(compiled.eq_type[equality]).name.removeprefix("mjEQ_").lower()
-        if equalities and compiled.eq_active0[equality] and kind != "joint":
+        if equalities and compiled.eq_active0[equality] and kind not in ("joint", "tendon", "connect", "weld"):
             name = name_of(compiled, "equality", equality)
             yield (
-                f"equality constraint '{name}' ({kind}) is not simulated: the bodies must form a tree. "
+                f"equality constraint '{name}' ({kind}) is not simulated. "
                 f'Remove it, set active="false"{_or("equality")}.'
             )
 

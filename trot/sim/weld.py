@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 
 from trot.sim.model import WORLD, Floats, Ints
+from trot.sim.unsupported import disabled
 
 
 def compose(pos1: Floats, quat1: Floats, pos2: Floats, quat2: Floats) -> tuple[Floats, Floats]:
@@ -62,6 +63,24 @@ def fold_welds(compiled: mujoco.MjModel) -> Welds:
         owner[body] = owner[parent]
         pos[body], quat[body] = compose(pos[parent], quat[parent], compiled.body_pos[body], compiled.body_quat[body])
     return Welds(np.array(moving, np.int32), owner, pos, quat)
+
+
+def lifted_masses(compiled: mujoco.MjModel, welds: Welds) -> tuple[Floats, Floats]:
+    """Mass (n,) whose weight gravcomp bears, and its centre (n, 3) in the frame of every Model body."""
+    count = len(welds.moving)
+    mass, moment = np.zeros(count), np.zeros((count, 3))
+    if disabled(compiled, mujoco.mjtDisableBit.mjDSBL_SPRING) and disabled(
+        compiled, mujoco.mjtDisableBit.mjDSBL_DAMPER
+    ):
+        # Without either, MuJoCo has no passive forces at all.
+        return mass, moment
+    for body in np.flatnonzero((compiled.body_gravcomp != 0) & (welds.owner != WORLD)):
+        lifted = compiled.body_gravcomp[body] * compiled.body_mass[body]
+        mass[welds.owner[body]] += lifted
+        moment[welds.owner[body]] += lifted * welds.place_point(int(body), compiled.body_ipos[body])
+    # Shares of either sign may add up to nothing, and then have no centre.
+    some = abs(mass) > 1e-9 * np.maximum(compiled.body_mass.sum(), 1e-300)
+    return mass * some, np.where(some[:, None], moment / np.where(some, mass, 1.0)[:, None], 0.0)
 
 
 def mass_properties(compiled: mujoco.MjModel, welds: Welds) -> tuple[Floats, Floats, Floats]:

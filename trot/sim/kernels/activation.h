@@ -1,4 +1,6 @@
-// Activations that are states: a muscle's follows its control with the time constants of rising and falling,
+// Activations that are states, which follow a control. A filter's and an integrator's:
+//   act' = (control - act) / tau,   act' = control
+// where the exact filter takes a whole substep of the first by its solution. A muscle's follows its control with the time constants of rising and falling,
 //   act' = (control - act) / tau,   rising: tau_rise (0.5 + 1.5 act),   falling: tau_fall / (0.5 + 1.5 act)
 // where between the two, as far as `smooth` reaches, tau passes from one to the other (mju_muscleDynamics). Without it
 // the slope jumps at act = control; there falling counts.
@@ -28,10 +30,30 @@ INLINE ActRate act_rate(const Model& model, int k, Real act, Real control) {
     return rate;
 }
 
+// The change of an activation over a substep, per second.
+INLINE ActRate act_change(const Model& model, int k, Real act, Real control, Scalar substep_dt) {
+    const int kind = num_servo_acts > 0 ? model.act_kind[k] : MUSCLE_ACT;
+    if (kind == MUSCLE_ACT) return act_rate(model, k, act, control);
+    ActRate rate;
+    if (kind == INTEGRATOR_ACT) {
+        rate.value = control;
+        rate.by_control = one();
+        rate.by_act = zero();
+        return rate;
+    }
+    const double tau = model.act_rise[k], dt = substep_dt;
+    const Scalar share = Scalar(kind == FILTER_ACT ? 1 / tau : (1 - ::exp(-dt / tau)) / dt);
+    rate.value = (control - act) * share;
+    rate.by_control = real(share);
+    rate.by_act = real(-share);
+    return rate;
+}
+
 STAGE void advance_acts(World& world, const Model& model, int lane, Scalar substep_dt) {
     FOR_LANES(k, num_acts) {
         const Real act = world.act[k];
-        const Real next = act + act_rate(model, k, act, world.control[model.act_actuator[k]]).value * substep_dt;
+        const Real control = world.control[model.act_actuator[k]];
+        const Real next = act + act_change(model, k, act, control, substep_dt).value * substep_dt;
         const Real lower = real(model.act_lower[k]), upper = real(model.act_upper[k]);
         world.act[k] = select(next < lower, lower, select(next > upper, upper, next));
     }
@@ -43,7 +65,7 @@ STAGE void advance_acts_adjoint(const World& world, Adjoint& adjoint, const Mode
                                 Scalar substep_dt) {
     FOR_LANES(k, num_acts) {
         const Real act = world.act[k];
-        const ActRate rate = act_rate(model, k, act, world.control[model.act_actuator[k]]);
+        const ActRate rate = act_change(model, k, act, world.control[model.act_actuator[k]], substep_dt);
         const Real next = act + rate.value * substep_dt;
         const Mask held = (next < real(model.act_lower[k])) | (next > real(model.act_upper[k]));
         const Real bar = select(held, zero(), adjoint.act_bar[k]);

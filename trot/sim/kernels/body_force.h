@@ -1,7 +1,8 @@
 // Newton and Euler for every body: the force its joints must supply,
-//   body_force = I a + v x* (I v) - ground - muscles of either kind - pairs of shapes
+//   body_force = I a + v x* (I v) - ground - muscles of either kind - pairs of shapes - bonds - lift
 // and the derivative of dot(body_lambda, body_force) with respect to the body's acceleration, velocity and pose.
 #pragma once
+#include "bond.h"
 #include "contact.h"
 #include "hill_muscle.h"
 #include "muscle.h"
@@ -12,17 +13,20 @@ STAGE void body_forces(World& world, const Model& model, int lane) {
     if (num_segments > 0) muscles(world, model, lane);
     if (num_hills > 0) hill_muscles(world, model, lane);
     if (num_pairs > 0) pair_contacts(world, model, lane);
+    if (num_bonds > 0) bonds(world, model, lane);
     FOR_LANES(body, num_bodies) {
         const Inertia& inertia = world.body_inertia[body];
         const Motion velocity = world.body_velocity[body];
         const Force momentum = inertia * velocity;
         world.body_force[body] = inertia * world.body_acceleration[body] + cross(velocity, momentum)
                                  - ground_force(world, model, body);
+        if (num_lifts > 0) world.body_force[body] -= lift_force(world, model, body);
     }
     barrier();
     if (num_segments > 0) subtract_muscle_forces(world, model, lane);
     if (num_hills > 0) subtract_hill_forces(world, model, lane);
     if (num_pairs > 0) subtract_pair_forces(world, model, lane);
+    if (num_bonds > 0) subtract_bond_forces(world, model, lane);
 }
 
 // With w = body_lambda the inertial part is  dot(w, I a) + dot(w x v, I v):  linear in a, quadratic in v, and moving
@@ -43,10 +47,15 @@ STAGE void body_forces_adjoint(World& world, Adjoint& adjoint, const Model& mode
     if (num_segments > 0) muscles_adjoint(world, adjoint, model, lane);
     if (num_hills > 0) hill_muscles_adjoint(world, adjoint, model, lane);
     if (num_pairs > 0) pair_contacts_adjoint(world, adjoint, model, lane);
+    if (num_bonds > 0) bonds_adjoint(world, adjoint, model, lane);
     FOR_LANES(body, num_bodies) {
         const Motion w = adjoint.body_lambda[body];
         Force force, acceleration_bar, velocity_bar, pose_bar;
         inertial_adjoint(world, w, body, force, acceleration_bar, velocity_bar, pose_bar);
+        if (num_lifts > 0) {
+            force -= lift_force(world, model, body);
+            pose_bar -= lift_pose_bar(world, model, body, w);
+        }
         if (per_world_parameters)
             adjoint.parameter_bar[body_mass_column + body] -= dot(w, force) / mass_factor(world, body);
         Force ground_velocity_bar = zero_force(), ground_pose_bar = zero_force();
@@ -68,6 +77,10 @@ STAGE void body_forces_adjoint(World& world, Adjoint& adjoint, const Model& mode
     if (num_pairs > 0) {
         subtract_pair_forces(world, model, lane);
         subtract_pair_bars(world, adjoint, model, lane);
+    }
+    if (num_bonds > 0) {
+        subtract_bond_forces(world, model, lane);
+        subtract_bond_bars(adjoint, model, lane);
     }
 }
 

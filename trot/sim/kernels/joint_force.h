@@ -186,7 +186,10 @@ INLINE Real control_adjoint(const Adjoint& adjoint, const Model& model, int actu
     const int muscle = model.actuator_muscle[actuator];
     if (muscle >= 0) sum += adjoint.activation_bar[muscle];
     const int servo = num_servos > 0 ? model.actuator_servo[actuator] : -1;
-    if (servo >= 0) sum += adjoint.servo_control_bar[servo];
+    if (servo >= 0) {
+        const int act = servo_act(model, servo);
+        sum += act < 0 ? adjoint.servo_control_bar[servo] : adjoint.act_control_bar[act];
+    }
     const Mask held = (control < real(model.control_lower[actuator])) | (control > real(model.control_upper[actuator]));
     return select(held, zero(), sum);
 }

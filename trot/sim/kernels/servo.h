@@ -1,16 +1,19 @@
 // Servos: actuators whose force depends on where they are and how fast they go,
 //   force = clamp(gain u + bias, lower, upper),   gain = g0 + g1 length + g2 rate,   bias = b0 + b1 length + b2 rate
-// u is the control. length and rate are sums of gear times joint_q and joint_qd over the dofs that the servo drives, and
+// u is the control, or an activation that follows it. length and rate are sums of gear times joint_q and joint_qd over the dofs that the servo drives, and
 // each of those feels gear times the force. The servo works its force out once; dofs gather what drives them.
 #pragma once
 #include "world.h"
 
 struct ServoForce { Real control, length, rate, gain, force; Mask held; };
 
+INLINE int servo_act(const Model& model, int servo) { return num_servo_acts > 0 ? model.servo_act[servo] : -1; }
+
 INLINE ServoForce servo_force(const World& world, const Model& model, int servo) {
     const Scalar *g = model.servo_gain + 3 * servo, *b = model.servo_bias + 3 * servo;
     ServoForce s;
-    s.control = world.control[model.servo_actuator[servo]];
+    const int act = servo_act(model, servo);
+    s.control = act < 0 ? world.control[model.servo_actuator[servo]] : world.act[act];
     s.length = zero();
     s.rate = zero();
     for (int k = model.servo_drive_start[servo]; k < model.servo_drive_start[servo + 1]; ++k) {
@@ -45,7 +48,9 @@ STAGE void servo_forces_adjoint(World& world, Adjoint& adjoint, const Model& mod
         Real force_bar = zero();
         for (int k = first; k < end; ++k) force_bar += lambda[model.drive_dof[k]] * model.drive_gear[k];
         force_bar = select(s.held, zero(), force_bar);
-        adjoint.servo_control_bar[servo] += force_bar * s.gain;
+        const int act = servo_act(model, servo);
+        if (act < 0) adjoint.servo_control_bar[servo] += force_bar * s.gain;
+        else adjoint.act_bar[act] += force_bar * s.gain;
         const Real length_bar = force_bar * (s.control * g[1] + b[1]);
         const Real rate_bar = force_bar * (s.control * g[2] + b[2]);
         for (int k = first; k < end; ++k) {

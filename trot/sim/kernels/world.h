@@ -65,6 +65,9 @@ struct World : Substep {
     // servo.h, tie.h: generalised forces on the dof of each drive and strand
     Real drive_force[at_least_one(num_drives)];
     Real strand_force[at_least_one(num_strands)];
+
+    // bond.h. Members that few robots have stand last: one in between costs the others their vector loads.
+    Force bond_force[at_least_one(num_bonds)];  // on the bond's first body; on the second it is the opposite
 };
 
 // What the backward pass adds. A name ending in _bar is the derivative of the loss with respect to that quantity.
@@ -99,4 +102,6 @@ struct Adjoint {
     Real drive_qd_bar[at_least_one(num_drives)];
     Real strand_q_bar[at_least_one(num_strands)];
     Real strand_qd_bar[at_least_one(num_strands)];
+    Force bond_velocity_bar[at_least_one(num_bonds)];  // of the first body; of the second it is the opposite
+    Force bond_pose_bar[2 * at_least_one(num_bonds)];
 };
