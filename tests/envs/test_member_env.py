@@ -28,7 +28,7 @@ def short(name):
 
 def batch(task, in_rounds=False, seeds=SEEDS, **options):
     env = MemberEnv(task, EACH, seeds, dtype=torch.float64, **options)
-    env._in_rounds = in_rounds
+    env._store.in_rounds = in_rounds
     env.reset()
     begin_at_different_times(env, range(len(seeds)), in_rounds)
     return env
@@ -36,8 +36,7 @@ def batch(task, in_rounds=False, seeds=SEEDS, **options):
 
 def alone(task, seed, in_rounds=False, **options):
     env = trot.Env(task, EACH, seed=seed, dtype=torch.float64, **options)
-    if in_rounds:
-        env._fresh_starts = lambda done: env._one_each()
+    env._store.in_rounds = in_rounds
     env.reset()
     begin_at_different_times(env, [SEEDS.index(seed) if seed in SEEDS else 0], in_rounds)
     return env
