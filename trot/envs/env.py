@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trot.envs.device import existing_device, require_room
+from trot.envs.disturbances import Disturbances
 from trot.envs.dry_run import dry_run
 from trot.envs.fault import Fault, remembered_faults
 from trot.envs.move import Move
@@ -75,11 +76,20 @@ class Env:
         layout = dry_run(task, nominal, self._zero)
         self.observation_layout = layout.observation
         self._memory_widths, self._nominal_memory = layout.memory, layout.nominal_memory
+        self._disturbances: Disturbances | None = None
+        if randomize is not None and randomize.disturbs:
+            self._disturbances = Disturbances(randomize, task, layout.observation, self._zero)
         self._columns = world_columns(
-            task.model, self.num_observations, self.num_actions, self._memory_widths, randomize is not None, self._zero
+            task.model,
+            self.num_observations,
+            self.num_actions,
+            self._memory_widths,
+            self.physics_differ,
+            self._disturbances,
+            self._zero,
         )
         require_room(num_worlds, sum(one.width * one.dtype.itemsize for one in self._columns.values()), self.device)
-        source = StartSource(task, self._zero, stochastic_start, randomize, self._memory_widths)
+        source = StartSource(task, self._zero, stochastic_start, randomize, self._memory_widths, self._disturbances)
         self._store = StartStore(source, num_worlds, self.generator)
         self._worlds: Worlds | None = None
         self._window_start: Worlds | None = None
@@ -90,7 +100,7 @@ class Env:
         return torch.Generator(self.device).manual_seed(seed)
 
     def _make_physics(self, guard: Guard) -> Physics:
-        variant = Variant(self.dtype, per_world_parameters=self.randomize is not None, store_factor=self._zero.is_cuda)
+        variant = Variant(self.dtype, per_world_parameters=self.physics_differ, store_factor=self._zero.is_cuda)
         run = launcher(self.task.model, variant, self._zero.device)
         return Physics(run, self.task.control_dt, self.task.substeps, guard)
 
@@ -115,6 +125,11 @@ class Env:
     def generators(self) -> list[torch.Generator]:
         """All that starts are drawn from."""
         return [self.generator]
+
+    @property
+    def physics_differ(self) -> bool:
+        """Whether each world has masses, friction and strength of its own."""
+        return self.randomize is not None and self.randomize.changes_physics
 
     @property
     def num_observations(self) -> int:
@@ -184,6 +199,8 @@ class Env:
             faults=torch.zeros(rows, 1, dtype=torch.int64, device=self.device),
             last_fault=self._zero.new_zeros(rows, record + self.num_actions),
             activation=activation,
+            disturbance=start.disturbance,
+            past_actions=self._zero.new_zeros(rows, self._columns["past_actions"].width),
         )
         self._settle(worlds)
         return start.observation, {}
@@ -218,15 +235,15 @@ class Env:
         return self._advance(self._checked(action).clone())
 
     def _advance(self, action: Tensor) -> Move:
-        before = self.worlds
-        control = self._control(action)
+        before, carried_out, past_actions = self._disturbed(self.worlds, action)
+        control = self._control(before, carried_out)
         joint_q, joint_qd, next_activation, sound = self._simulate(before, control)
         activation = before.activation if next_activation is None else next_activation
         fault = ~sound
         faults, last_fault, memory = before.faults, before.last_fault, before.memory
         all_sound = surely_all(sound)
         if not all_sound:
-            faults, last_fault = faults + fault, self._remember_faults(before, action, sound)
+            faults, last_fault = faults + fault, self._remember_faults(before, carried_out, sound)
             # The action may be what was not finite.
             action = torch.where(sound, action, self._zero)
             if self._memory_widths:
@@ -252,6 +269,8 @@ class Env:
             faults,
             last_fault,
             activation,
+            before.disturbance,
+            past_actions,
         )
         done = terminated | truncated
         if done.is_cuda or bool(done.any()):
@@ -270,20 +289,34 @@ class Env:
             truncated.squeeze(1),
         )
 
+    def _disturbed(self, worlds: Worlds, action: Tensor) -> tuple[Worlds, Tensor, Tensor]:
+        """What the step begins from, what is carried out in it, and the past actions for the next one."""
+        if self._disturbances is None:
+            return worlds, action, worlds.past_actions
+        joint_qd = self._disturbances.pushed(worlds.joint_qd, worlds.clock, worlds.disturbance)
+        carried_out, past = self._disturbances.delayed(action, worlds.past_actions, worlds.disturbance)
+        return replace(worlds, joint_qd=joint_qd), carried_out, past
+
+    def _shown(self, observation: dict[str, Tensor]) -> Tensor:
+        """The parts of an observation side by side, with the noise that was asked for."""
+        clean = joined(observation)
+        return clean if self._disturbances is None else self._disturbances.noisy(clean, self.generators)
+
     def _simulate(self, before: Worlds, control: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """The next joint_q, joint_qd and activation, None without, and where the simulation held."""
         return guarded_step(
             self._physics,
             before.joint_q,
             before.joint_qd,
-            control if self.randomize is None else control * before.strength,
-            before.parameter if self.randomize else None,
+            control * before.strength if self.physics_differ else control,
+            before.parameter if self.physics_differ else None,
             before.activation if self._has_activation else None,
         )
 
-    def _control(self, action: Tensor) -> Tensor:
+    def _control(self, before: Worlds, action: Tensor) -> Tensor:
         if self._control_sees_state:
-            return self.task.control(action, self.task.measure(self.state))
+            state = self._situation(before.joint_q, before.joint_qd, before.memory, before.activation)
+            return self.task.control(action, self.task.measure(state))
         return self.task.control(action)
 
     def _look_ahead(
@@ -295,7 +328,7 @@ class Env:
             memory_parts = {**judged.memory, **as_columns(changes)}
             judged = Situation(judged.joint_q, judged.joint_qd, memory_parts, activation=judged.activation)
             memory, measured = joined(judged.memory), self.task.measure(judged)
-        return judged, joined(self.task.observation(measured, action)), memory
+        return judged, self._shown(self.task.observation(measured, action)), memory
 
     def rewards(self, moves: Sequence[Move]) -> Tensor:
         """(steps, worlds) what step() would have paid for each of these moves."""
@@ -322,19 +355,21 @@ class Env:
 
     def _begin_episodes(self, done: Tensor, ended: Worlds) -> Worlds:
         """Fresh starts where an episode is done; elsewhere nothing changes, gradients included."""
-        start = self._store.fresh(done)
+        start, disturbed = self._store.fresh(done), self._disturbances is not None
         return Worlds(
             torch.where(done, start.joint_q, ended.joint_q),
             torch.where(done, start.joint_qd, ended.joint_qd),
             torch.where(done, start.observation, ended.observation),
             previous_action=torch.where(done, self._zero, ended.previous_action),
             clock=torch.where(done, self._no_step, ended.clock),
-            parameter=torch.where(done, start.parameter, ended.parameter) if self.randomize else ended.parameter,
-            strength=torch.where(done, start.strength, ended.strength) if self.randomize else ended.strength,
+            parameter=torch.where(done, start.parameter, ended.parameter) if self.physics_differ else ended.parameter,
+            strength=torch.where(done, start.strength, ended.strength) if self.physics_differ else ended.strength,
             memory=torch.where(done, start.memory, ended.memory) if self._memory_widths else ended.memory,
             faults=ended.faults,
             last_fault=ended.last_fault,
             activation=torch.where(done, self._zero, ended.activation) if self._has_activation else ended.activation,
+            disturbance=torch.where(done, start.disturbance, ended.disturbance) if disturbed else ended.disturbance,
+            past_actions=torch.where(done, self._zero, ended.past_actions) if disturbed else ended.past_actions,
         )
 
     def end_episodes(self) -> Tensor:
@@ -385,7 +420,8 @@ class Env:
     def place(self, state: State, previous_action: Tensor | None = None) -> Tensor:
         """Put every world into this state, clocks as they are; gradients flow to it. Returns the observation.
 
-        A Situation brings its memory along; parts of it that are left out stay as they are, and so does an activation.
+        A Situation brings its memory along; parts of it that are left out stay as they are, and so do an activation and
+        actions that are still to be carried out.
         Quaternions are scaled to length 1.
         """
         worlds, remembered = self.worlds, self.state.memory
@@ -411,7 +447,7 @@ class Env:
         of_muscles = activation if self._has_activation else None
         state = Situation(joint_q, state.joint_qd.clone(), {**remembered, **given}, activation=of_muscles)
         previous_action = previous_action.clone()
-        observation = joined(self.task.observation(self.task.measure(state), previous_action))
+        observation = self._shown(self.task.observation(self.task.measure(state), previous_action))
         rest = {
             **worlds.tensors(),
             "joint_q": state.joint_q,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from trot.envs.device import capturing
+from trot.envs.disturbances import Disturbances
 from trot.envs.randomize import Randomize
 from trot.envs.situation import joined, situation_of
 from trot.envs.task import Task
@@ -32,6 +33,7 @@ class StartSource:
     """Whether poses and memory are drawn by chance; they are nominal where not."""
     randomize: Randomize | None
     memory_widths: Mapping[str, int]
+    disturbances: Disturbances | None
 
     @torch.no_grad()
     def draw(self, count: int, generators: Sequence[torch.Generator]) -> Starts:
@@ -39,8 +41,8 @@ class StartSource:
         task, model, rows = self.task, self.task.model, count * len(generators)
         streams = generators[0] if len(generators) == 1 else generators
         state = task.start.draw(model, rows, streams if self.stochastic else None, self.zero)
-        parameter = strength = memory = self.zero.new_zeros(rows, 0)
-        if self.randomize is not None:
+        parameter = strength = memory = disturbance = self.zero.new_zeros(rows, 0)
+        if self.randomize is not None and self.randomize.changes_physics:
             parameter, strength = self.randomize.draw(model, rows, streams, self.zero)
         if self.memory_widths:
             each = generators if self.stochastic else [None] * len(generators)
@@ -48,7 +50,10 @@ class StartSource:
         start = situation_of(state.joint_q, state.joint_qd, memory, state.activation, self.memory_widths)
         previous_action = self.zero.new_zeros(rows, task.num_actions)
         observation = joined(task.observation(task.measure(start), previous_action))
-        return Starts(state.joint_q, state.joint_qd, observation, parameter, strength, memory)
+        if self.disturbances is not None:
+            disturbance = self.disturbances.draw(rows, streams, self.zero)
+            observation = self.disturbances.noisy(observation, streams)
+        return Starts(state.joint_q, state.joint_qd, observation, parameter, strength, memory, disturbance)
 
 
 class StartStore:

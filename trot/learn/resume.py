@@ -203,7 +203,7 @@ def settings_of(run: RunFolder, device: str) -> TrainSettings[Any]:
             seed=given["seed"],
             device=given["device"] if device == "auto" else device,
             schedule=Schedule(**given["schedule"]),
-            randomize=Randomize(**{name: tuple(bounds) for name, bounds in given["randomize"].items()}),
+            randomize=Randomize.from_saved(given["randomize"]),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"{run.path}/settings.json is not one of this version's: {error}") from None

@@ -88,6 +88,11 @@ class CommonWorlds(Env):
 
     def __init__(self, like: Env, conditions: Conditions, policies: int, split: bool = False) -> None:
         count = conditions.num_worlds
+        if like.randomize is not None and like.randomize.observation_noise:
+            raise ValueError(
+                "with observation noise two policies never meet the same conditions: study a run without "
+                "randomize.observation_noise"
+            )
         super().__init__(
             like.task, count if split else policies * count, like.device, dtype=like.dtype, randomize=like.randomize
         )
