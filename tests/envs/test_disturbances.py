@@ -8,6 +8,7 @@ import torch
 from slider_task import HighBox, Rail
 
 import trot
+from trot.envs.check_task import TaskCheckSettings, run_task_check
 from trot.envs.mujoco_env import MujocoEnv
 from trot.envs.registry import make_task
 from trot.envs.trainable import require_trainable
@@ -183,6 +184,12 @@ def test_gradients_through_noise_delay_and_pushes_are_those_of_differences():
         assert abs(slope) > 1e-2 and slope == pytest.approx(expected, rel=1e-6), name
     # Pushes and all delays took part.
     assert env.worlds.disturbance[:, 0].unique().tolist() == [0, 1, 2]
+
+
+def test_the_check_of_a_task_takes_them_along(capsys):
+    settings = TaskCheckSettings("hopper", worlds=12, directions=2, randomize=replace(ALL, mass=(0.8, 1.2)))
+    assert run_task_check(settings)
+    assert "gradients are right to 1e-06" in capsys.readouterr().out
 
 
 def test_a_window_is_cut_off_from_actions_before_it():
