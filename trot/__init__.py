@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trot.envs.entry import Entry as Entry
     from trot.envs.env import Env as Env
     from trot.envs.randomize import Randomize as Randomize
     from trot.envs.registry import make_env as make_env
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 # PyTorch takes seconds to import; `trot --help` must not. So a name is fetched from its home when it is first used.
 _HOMES = {
+    "trot.envs.entry": ("Entry",),
     "trot.envs.env": ("Env",),
     "trot.envs.randomize": ("Randomize",),
     "trot.envs.registry": ("make_env",),

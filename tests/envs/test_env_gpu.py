@@ -62,7 +62,9 @@ def test_steps_and_gradients_never_wait_for_the_gpu(name):
 @ALL
 def test_a_captured_window_replays_as_eager_steps_would(name):
     """Windows of 40 steps, so that starts are drawn anew inside; ends of episodes included."""
-    randomize = trot.Randomize(friction=(0.8, 1.2))
+    randomize = trot.Randomize(
+        friction=(0.8, 1.2), push_interval=0.1, push_speed=0.3, observation_noise=(0.02,), action_delay=(0, 2)
+    )
     eager, captured = (trot.make_env(name, 16, "cuda", seed=3, randomize=randomize) for _ in range(2))
     for env in (eager, captured):
         env.reset()

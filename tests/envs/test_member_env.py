@@ -1,5 +1,7 @@
 """Members of one batch of worlds: each has the starts, physics and memory of an environment with its seed alone."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from alike import distance
@@ -11,6 +13,7 @@ from trot.envs.registry import make_task
 
 SEEDS, EACH, LENGTH = (0, 3, 7), 7, 7
 RANDOM = trot.Randomize(mass=(0.8, 1.2), friction=(0.5, 1.5), motor_strength=(0.9, 1.1))
+DISTURBED = trot.Randomize(push_interval=0.05, push_speed=0.3, observation_noise=(0.1,), action_delay=(0, 2))
 TASK_AND_LAYOUT = pytest.mark.parametrize(
     ("name", "in_rounds"),
     [("hopper", False), ("ant", False), (COMMANDED, False), ("cartpole", True), (Counting, True)],
@@ -28,7 +31,7 @@ def short(name):
 
 def batch(task, in_rounds=False, seeds=SEEDS, **options):
     env = MemberEnv(task, EACH, seeds, dtype=torch.float64, **options)
-    env._in_rounds = in_rounds
+    env._store.in_rounds = in_rounds
     env.reset()
     begin_at_different_times(env, range(len(seeds)), in_rounds)
     return env
@@ -36,8 +39,7 @@ def batch(task, in_rounds=False, seeds=SEEDS, **options):
 
 def alone(task, seed, in_rounds=False, **options):
     env = trot.Env(task, EACH, seed=seed, dtype=torch.float64, **options)
-    if in_rounds:
-        env._fresh_starts = lambda done: env._one_each()
+    env._store.in_rounds = in_rounds
     env.reset()
     begin_at_different_times(env, [SEEDS.index(seed) if seed in SEEDS else 0], in_rounds)
     return env
@@ -55,7 +57,7 @@ def begin_at_different_times(env, members, in_rounds):
 
 
 @TASK_AND_LAYOUT
-@pytest.mark.parametrize("options", [{}, {"randomize": RANDOM}, {"stochastic_start": False}])
+@pytest.mark.parametrize("options", [{}, {"randomize": RANDOM}, {"randomize": DISTURBED}, {"stochastic_start": False}])
 def test_each_member_is_an_environment_with_its_seed(name, options, in_rounds):
     task = short(name)
     together = batch(task, in_rounds, **options)
@@ -75,14 +77,15 @@ def test_each_member_is_an_environment_with_its_seed(name, options, in_rounds):
 @LAYOUT
 def test_a_member_goes_on_alone_and_one_alone_goes_on_as_a_member(name, in_rounds):
     task = short(name)
-    together = batch(task, in_rounds, randomize=RANDOM)
+    random = replace(DISTURBED, mass=(0.8, 1.2))
+    together = batch(task, in_rounds, randomize=random)
     actions = random_actions(60, task.num_actions)
     for action in actions[:20]:
         together.step(action)
-    single = alone(task, 99, in_rounds, randomize=RANDOM)
+    single = alone(task, 99, in_rounds, randomize=random)
     single.set_state(together.member_state(1))
     before = [together.member_state(member) for member in (0, 2)]
-    other = batch(task, in_rounds, seeds=(4, 5, 6), randomize=RANDOM)
+    other = batch(task, in_rounds, seeds=(4, 5, 6), randomize=random)
     other.set_member_state(1, single.get_state())
     # As far as the others go, nothing has changed.
     for member, state in zip((0, 2), before, strict=True):

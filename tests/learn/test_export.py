@@ -102,17 +102,28 @@ def test_what_the_files_say_about_themselves(tmp_path):
     run, _ = make_run(tmp_path)
     assert export_command([str(run.path)]) == 0
     told = json.loads((run.path / "export" / "policy.json").read_text())
+    shift, scale = load_agent(run).normalization(torch.float32)
+    parts = ["position", "velocity", "sine", "cosine", "angle_rate"]
+    entries, (action,) = told.pop("observation_entries"), told.pop("actions")
+    assert [entry["part"] for entry in entries] == parts and all("unit" in entry for entry in entries)
+    assert action["name"] == "cart" and action["gear"] == [1000]
+    assert [joint["name"] for joint in told.pop("joints")] == ["cart", "pole"]
     assert told == {
         "task": "cartpole",
         "dt": 1 / 60,
-        "observation": {
-            "position": [0, 1], "velocity": [1, 2], "sine": [2, 3], "cosine": [3, 4], "angle_rate": [4, 5],
-        },
+        "rate": 60,
+        "observation": {name: [column, column + 1] for column, name in enumerate(parts)},
         "actuators": list(make_env("cartpole", 1).task.model.actuator_name),
+        "normalization": {
+            "shift": shift.tolist(), "scale": scale.tolist(), "clip": None, "inside_policy": True,
+        },
+        "action_delay": [0, 0],
+        "trained_with": None,
     }  # fmt: skip
     model = onnx.load(run.path / "export" / "policy.onnx")
     properties = {entry.key: entry.value for entry in model.metadata_props}
     assert properties.pop("task") == "cartpole"
+    told = json.loads((run.path / "export" / "policy.json").read_text())
     assert {name: json.loads(text) for name, text in properties.items()} == {
         name: value for name, value in told.items() if name != "task"
     }
@@ -134,7 +145,8 @@ def test_columns_and_actuators_cover_everything():
     told = describe(env)
     columns = [column for first, behind in told["observation"].values() for column in range(first, behind)]
     assert columns == list(range(env.num_observations))
-    assert len(told["actuators"]) == env.num_actions == len(set(told["actuators"]))
+    assert len(told["actuators"]) == env.num_actions == len(set(told["actuators"])) == len(told["actions"])
+    assert len(told["observation_entries"]) == env.num_observations
 
 
 def test_deviations_are_left_out():

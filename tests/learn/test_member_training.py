@@ -18,7 +18,15 @@ from trot.learn.algorithms import shac as shac_module
 from trot.learn.member_learner import make_member_learner
 
 SEEDS, EACH = (0, 3, 7), SMALL["num_worlds"]
-RANDOM = trot.Randomize(mass=(0.8, 1.2), friction=(0.5, 1.5), motor_strength=(0.9, 1.1))
+RANDOM = trot.Randomize(
+    mass=(0.8, 1.2),
+    friction=(0.5, 1.5),
+    motor_strength=(0.9, 1.1),
+    push_interval=0.05,
+    push_speed=0.2,
+    observation_noise=(0.05,),
+    action_delay=(0, 2),
+)
 WITH_MEMBERS = ("shac", "shac-no-critic", "bptt")
 
 

@@ -131,8 +131,10 @@ def test_after_that_its_settings_are_of_todays_form(path):
         "log_std_bounds": None,
     }
     same = ("task", "algo", "preset", "seed", "device", "iterations", "schedule", "randomize")
-    # A limit of minutes came later; a run without one has none.
+    # A limit of minutes came later; a run without one has none. So did pushes, noise and delay.
     old["schedule"]["minutes"] = None
+    old["randomize"] |= {"push_interval": 0.0, "push_speed": 0.0, "push_turning": 0.0}
+    old["randomize"] |= {"observation_noise": [], "action_delay": [0, 0]}
     assert {name: today[name] for name in same} == {name: old[name] for name in same}
     assert Schedule(**today["schedule"]).save_every == 4
     assert today.keys() == {*same, "settings", "label", "agent", "checksum"}

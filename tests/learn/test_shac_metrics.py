@@ -120,6 +120,9 @@ def test_metrics_of_a_window():
     assert found["policy_loss"] == shac.window.loss.item()
     assert found["gradient_norm"] == shac.gradient_norm.item() > 0
     assert found["value_loss"] == shac.value_loss.item() > 0
+    actions = torch.stack(shac.window.actions).detach().numpy()
+    assert found["action_slope"] == pytest.approx(np.mean(1 - actions**2), rel=1e-12)
+    assert found["saturated"] == np.mean(np.abs(actions) > 0.99)
     assert found["faults"] == found["stopped"] == 0
     assert shac.iteration.item() == 3
 

@@ -234,15 +234,17 @@ def test_runs_without_an_episode_are_left_out_and_named(tmp_path, drawn, capsys)
 def test_health(tmp_path, drawn):
     values = {"gradient_norm": [3.0, 2.0, 1.0], "adjoint_first": [500.0, 2000.0, 100.0], "steep_worlds": [0, 0.5, 0.25]}
     values |= {"adjoint_median": [50.0, 60.0, 70.0], "adjoint_last": [5.0, 6.0, 7.0], "faults": [0, 0, 2]}
+    values |= {"saturated": [0, 0.25, 1.0]}
     path = make_run(tmp_path, [None] * 3, **values)
     figure = drawn("--health", path)
-    norm, adjoint, steep, faults = figure.axes
+    norm, adjoint, steep, saturated, faults = figure.axes
     assert norm.get_title("left") == "ant-shac-0"
     assert list(norm.lines[0].get_ydata()) == values["gradient_norm"] and list(norm.lines[0].get_xdata()) == [1, 2, 3]
     for line, step in zip(adjoint.lines, ("first", "median", "last"), strict=False):
         assert list(line.get_ydata()) == values[f"adjoint_{step}"]
     assert adjoint.get_yscale() == "log" and set(adjoint.lines[3].get_ydata()) == {STEEP}
     assert list(steep.lines[0].get_ydata()) == [0, 50, 25] and steep.get_ylabel() == "Steep worlds (%)"
+    assert list(saturated.lines[0].get_ydata()) == [0, 25, 100]
     assert list(faults.lines[0].get_ydata()) == [0, 0, 2] and faults.get_xlabel() == "Iteration"
     assert legend_texts(figure) == ["first", "median", "last", "steep from here"]
     assert {*HEALTH_COLUMNS, *HEALTH_COLUMNS_OF_SOME} <= {"iteration", *Shac.all_columns()}
@@ -253,7 +255,7 @@ def test_health_names_where_the_gradient_failed(tmp_path, drawn):
     paths = [make_run(tmp_path, [1, 2], seed=seed, gradient_norm=norm) for seed, norm in enumerate(norms)]
     figure = drawn("--health", *paths)
     figure.draw_without_rendering()
-    titles = [panel.get_title("left").partition(": ")[2] for panel in figure.axes[::4]]
+    titles = [panel.get_title("left").partition(": ")[2] for panel in figure.axes[::5]]
     assert titles == ["", "not finite in iteration 2", "not finite in iteration 1"]
 
 

@@ -6,7 +6,7 @@ Then in float32, which trains, against float64.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from trot.envs.check_methods import CUT, NOT_FINITE, check_methods
 from trot.envs.check_precision import check_in_single
 from trot.envs.env import Env
+from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env
 from trot.envs.window_rewards import WindowRewards, Windows
 from trot.envs.worlds import Worlds
@@ -51,6 +52,8 @@ class TaskCheckSettings:
     tolerance: float = 1e-6
     """Largest relative error that passes."""
     seed: int = 0
+    randomize: Randomize = field(default_factory=Randomize)
+    """Random physics, pushes, noise and delay in these windows."""
 
 
 def run_task_check(settings: TaskCheckSettings) -> bool:
@@ -65,8 +68,9 @@ def run_task_check(settings: TaskCheckSettings) -> bool:
     if settings.steps >= MOTION_STEPS:
         raise ValueError(f"steps must be less than {MOTION_STEPS}, not {settings.steps}")
     # First, because a task that does not fit the precision that trains is refused here.
-    single = make_env(settings.task, settings.worlds, seed=settings.seed)
-    env = make_env(settings.task, settings.worlds, seed=settings.seed, dtype=torch.float64)
+    randomize = None if settings.randomize == Randomize() else settings.randomize
+    single = make_env(settings.task, settings.worlds, seed=settings.seed, randomize=randomize)
+    env = make_env(settings.task, settings.worlds, seed=settings.seed, dtype=torch.float64, randomize=randomize)
     windows = draw_windows(env, settings)
     falls, time_outs = count_ends(env, windows)
     print(

@@ -10,12 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trot.envs.device import capturing, existing_device, require_room
+from trot.envs.device import existing_device, require_room
+from trot.envs.disturbances import Disturbances
 from trot.envs.dry_run import dry_run
 from trot.envs.fault import Fault, remembered_faults
 from trot.envs.move import Move
 from trot.envs.randomize import Randomize
-from trot.envs.situation import Situation, as_columns, joined, require_same_memory
+from trot.envs.situation import Situation, as_columns, joined, require_same_memory, situation_of
+from trot.envs.start_store import StartSource, StartStore
 from trot.envs.task import Task, control_sees_state, require_new_names, require_sensible_times
 from trot.envs.worlds import Starts, Worlds, require_columns, world_columns
 from trot.sim.build import SCALARS, Variant
@@ -29,10 +31,6 @@ Info = dict[str, Any]
 
 LARGEST_SEED = 2**64 - 2**20
 """PyTorch's, less what is added for streams of random numbers beside the starts."""
-START_ROUNDS = 32
-"""Starts drawn at once, per world."""
-STARTS_AT_ONCE = 32_768
-"""With very many worlds fewer are drawn, so that they do not fill the memory."""
 
 
 class Env:
@@ -78,13 +76,21 @@ class Env:
         layout = dry_run(task, nominal, self._zero)
         self.observation_layout = layout.observation
         self._memory_widths, self._nominal_memory = layout.memory, layout.nominal_memory
+        self._disturbances: Disturbances | None = None
+        if randomize is not None and randomize.disturbs:
+            self._disturbances = Disturbances(randomize, task, layout.observation, self._zero)
         self._columns = world_columns(
-            task.model, self.num_observations, self.num_actions, self._memory_widths, randomize is not None, self._zero
+            task.model,
+            self.num_observations,
+            self.num_actions,
+            self._memory_widths,
+            self.physics_differ,
+            self._disturbances,
+            self._zero,
         )
         require_room(num_worlds, sum(one.width * one.dtype.itemsize for one in self._columns.values()), self.device)
-        self._starts: Starts | None = None
-        self._used = 0
-        self._starts_captured = False
+        source = StartSource(task, self._zero, stochastic_start, randomize, self._memory_widths, self._disturbances)
+        self._store = StartStore(source, num_worlds, self.generator)
         self._worlds: Worlds | None = None
         self._window_start: Worlds | None = None
 
@@ -94,14 +100,14 @@ class Env:
         return torch.Generator(self.device).manual_seed(seed)
 
     def _make_physics(self, guard: Guard) -> Physics:
-        variant = Variant(self.dtype, per_world_parameters=self.randomize is not None, store_factor=self._zero.is_cuda)
+        variant = Variant(self.dtype, per_world_parameters=self.physics_differ, store_factor=self._zero.is_cuda)
         run = launcher(self.task.model, variant, self._zero.device)
         return Physics(run, self.task.control_dt, self.task.substeps, guard)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the compiled kernels, for pickles and deep copies, cut off from gradients as get_state() is."""
         worlds, physics = self._worlds, self._physics
-        kept = {**vars(self), "_worlds": None if worlds is None else worlds.detach(), "_starts_captured": False}
+        kept = {**vars(self), "_worlds": None if worlds is None else worlds.detach()}
         return {**kept, "_physics": physics.guard}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
@@ -119,6 +125,11 @@ class Env:
     def generators(self) -> list[torch.Generator]:
         """All that starts are drawn from."""
         return [self.generator]
+
+    @property
+    def physics_differ(self) -> bool:
+        """Whether each world has masses, friction and strength of its own."""
+        return self.randomize is not None and self.randomize.changes_physics
 
     @property
     def num_observations(self) -> int:
@@ -160,8 +171,7 @@ class Env:
         require_columns("the assigned", worlds.tensors(), self._columns, self.num_worlds)
         # Kernels read rows that lie one after the other.
         worlds = self._upright(worlds.map(Tensor.contiguous))
-        if self._starts is None:
-            self._draw_starts()
+        self._store.draw_if_empty()
         self._worlds = worlds
 
     def _upright(self, worlds: Worlds) -> Worlds:
@@ -171,8 +181,8 @@ class Env:
         """Begin a new episode in every world; with a seed, from the first number of its stream."""
         if seed is not None:
             self.generator.manual_seed(seed)
-        self._draw_starts()
-        start = self._fresh_starts(torch.ones(self.num_worlds, 1, dtype=torch.bool, device=self.device))
+        self._store.draw()
+        start = self._store.fresh(torch.ones(self.num_worlds, 1, dtype=torch.bool, device=self.device))
         rows = self.num_worlds
         activation = self._zero.new_zeros(rows, self.task.model.num_acts)
         kept = (start.joint_q, start.joint_qd, start.parameter, start.strength, activation, start.memory)
@@ -189,6 +199,8 @@ class Env:
             faults=torch.zeros(rows, 1, dtype=torch.int64, device=self.device),
             last_fault=self._zero.new_zeros(rows, record + self.num_actions),
             activation=activation,
+            disturbance=start.disturbance,
+            past_actions=self._zero.new_zeros(rows, self._columns["past_actions"].width),
         )
         self._settle(worlds)
         return start.observation, {}
@@ -223,15 +235,15 @@ class Env:
         return self._advance(self._checked(action).clone())
 
     def _advance(self, action: Tensor) -> Move:
-        before = self.worlds
-        control = self._control(action)
+        before, carried_out, past_actions = self._disturbed(self.worlds, action)
+        control = self._control(before, carried_out)
         joint_q, joint_qd, next_activation, sound = self._simulate(before, control)
         activation = before.activation if next_activation is None else next_activation
         fault = ~sound
         faults, last_fault, memory = before.faults, before.last_fault, before.memory
         all_sound = surely_all(sound)
         if not all_sound:
-            faults, last_fault = faults + fault, self._remember_faults(before, action, sound)
+            faults, last_fault = faults + fault, self._remember_faults(before, carried_out, sound)
             # The action may be what was not finite.
             action = torch.where(sound, action, self._zero)
             if self._memory_widths:
@@ -257,6 +269,8 @@ class Env:
             faults,
             last_fault,
             activation,
+            before.disturbance,
+            past_actions,
         )
         done = terminated | truncated
         if done.is_cuda or bool(done.any()):
@@ -275,20 +289,34 @@ class Env:
             truncated.squeeze(1),
         )
 
+    def _disturbed(self, worlds: Worlds, action: Tensor) -> tuple[Worlds, Tensor, Tensor]:
+        """What the step begins from, what is carried out in it, and the past actions for the next one."""
+        if self._disturbances is None:
+            return worlds, action, worlds.past_actions
+        joint_qd = self._disturbances.pushed(worlds.joint_qd, worlds.clock, worlds.disturbance)
+        carried_out, past = self._disturbances.delayed(action, worlds.past_actions, worlds.disturbance)
+        return replace(worlds, joint_qd=joint_qd), carried_out, past
+
+    def _shown(self, observation: dict[str, Tensor]) -> Tensor:
+        """The parts of an observation side by side, with the noise that was asked for."""
+        clean = joined(observation)
+        return clean if self._disturbances is None else self._disturbances.noisy(clean, self.generators)
+
     def _simulate(self, before: Worlds, control: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """The next joint_q, joint_qd and activation, None without, and where the simulation held."""
         return guarded_step(
             self._physics,
             before.joint_q,
             before.joint_qd,
-            control if self.randomize is None else control * before.strength,
-            before.parameter if self.randomize else None,
+            control * before.strength if self.physics_differ else control,
+            before.parameter if self.physics_differ else None,
             before.activation if self._has_activation else None,
         )
 
-    def _control(self, action: Tensor) -> Tensor:
+    def _control(self, before: Worlds, action: Tensor) -> Tensor:
         if self._control_sees_state:
-            return self.task.control(action, self.task.measure(self.state))
+            state = self._situation(before.joint_q, before.joint_qd, before.memory, before.activation)
+            return self.task.control(action, self.task.measure(state))
         return self.task.control(action)
 
     def _look_ahead(
@@ -300,7 +328,7 @@ class Env:
             memory_parts = {**judged.memory, **as_columns(changes)}
             judged = Situation(judged.joint_q, judged.joint_qd, memory_parts, activation=judged.activation)
             memory, measured = joined(judged.memory), self.task.measure(judged)
-        return judged, joined(self.task.observation(measured, action)), memory
+        return judged, self._shown(self.task.observation(measured, action)), memory
 
     def rewards(self, moves: Sequence[Move]) -> Tensor:
         """(steps, worlds) what step() would have paid for each of these moves."""
@@ -327,19 +355,21 @@ class Env:
 
     def _begin_episodes(self, done: Tensor, ended: Worlds) -> Worlds:
         """Fresh starts where an episode is done; elsewhere nothing changes, gradients included."""
-        start = self._fresh_starts(done)
+        start, disturbed = self._store.fresh(done), self._disturbances is not None
         return Worlds(
             torch.where(done, start.joint_q, ended.joint_q),
             torch.where(done, start.joint_qd, ended.joint_qd),
             torch.where(done, start.observation, ended.observation),
             previous_action=torch.where(done, self._zero, ended.previous_action),
             clock=torch.where(done, self._no_step, ended.clock),
-            parameter=torch.where(done, start.parameter, ended.parameter) if self.randomize else ended.parameter,
-            strength=torch.where(done, start.strength, ended.strength) if self.randomize else ended.strength,
+            parameter=torch.where(done, start.parameter, ended.parameter) if self.physics_differ else ended.parameter,
+            strength=torch.where(done, start.strength, ended.strength) if self.physics_differ else ended.strength,
             memory=torch.where(done, start.memory, ended.memory) if self._memory_widths else ended.memory,
             faults=ended.faults,
             last_fault=ended.last_fault,
             activation=torch.where(done, self._zero, ended.activation) if self._has_activation else ended.activation,
+            disturbance=torch.where(done, start.disturbance, ended.disturbance) if disturbed else ended.disturbance,
+            past_actions=torch.where(done, self._zero, ended.past_actions) if disturbed else ended.past_actions,
         )
 
     def end_episodes(self) -> Tensor:
@@ -384,13 +414,14 @@ class Env:
         """
         self._worlds = self.worlds.detach()
         if self.device.type == "cuda":
-            self._draw_starts()
+            self._store.draw()
         return self._worlds.observation
 
     def place(self, state: State, previous_action: Tensor | None = None) -> Tensor:
         """Put every world into this state, clocks as they are; gradients flow to it. Returns the observation.
 
-        A Situation brings its memory along; parts of it that are left out stay as they are, and so does an activation.
+        A Situation brings its memory along; parts of it that are left out stay as they are, and so do an activation and
+        actions that are still to be carried out.
         Quaternions are scaled to length 1.
         """
         worlds, remembered = self.worlds, self.state.memory
@@ -416,7 +447,7 @@ class Env:
         of_muscles = activation if self._has_activation else None
         state = Situation(joint_q, state.joint_qd.clone(), {**remembered, **given}, activation=of_muscles)
         previous_action = previous_action.clone()
-        observation = joined(self.task.observation(self.task.measure(state), previous_action))
+        observation = self._shown(self.task.observation(self.task.measure(state), previous_action))
         rest = {
             **worlds.tensors(),
             "joint_q": state.joint_q,
@@ -432,8 +463,8 @@ class Env:
     def get_state(self) -> dict[str, Any]:
         """A copy of everything, for set_state(): tensors and a number, safe to save with torch.save()."""
         worlds = self.worlds
-        assert self._starts is not None
-        return self._saved(worlds, self._starts, self._used, self.generator)
+        assert self._store.starts is not None
+        return self._saved(worlds, self._store.starts, self._store.used, self.generator)
 
     def _saved(self, worlds: Worlds, starts: Starts, used: int, generator: torch.Generator) -> dict[str, Any]:
         return {
@@ -450,7 +481,7 @@ class Env:
         # What can still fail comes before the first change.
         self.generator.set_state(saved["generator"].cpu())
         self._settle(worlds)
-        self._starts, self._used, self._starts_captured = starts, saved["used"], False
+        self._store.go_on(starts, saved["used"])
         return worlds.observation
 
     def _read_saved(self, saved: dict[str, Any], rows: int) -> tuple[Worlds, Starts]:
@@ -503,59 +534,4 @@ class Env:
 
     def _situation(self, joint_q: Tensor, joint_qd: Tensor, memory: Tensor, activation: Tensor) -> Situation:
         of_muscles = activation if self._has_activation else None
-        if not self._memory_widths:
-            return Situation(joint_q, joint_qd, {}, activation=of_muscles)
-        parts = memory.split_with_sizes(list(self._memory_widths.values()), dim=1)
-        return Situation(joint_q, joint_qd, dict(zip(self._memory_widths, parts, strict=True)), activation=of_muscles)
-
-    def _fresh_starts(self, done: Tensor) -> Starts:
-        """A row per world, a start that was never used before in those that are done."""
-        if done.is_cuda:
-            return self._one_each()
-        first = self._take(int(done.sum()))
-        assert self._starts is not None
-        return self._starts.select((first - 1 + done.squeeze(1).cumsum(0)).clamp_(min=0))
-
-    def _one_each(self) -> Starts:
-        """A start for every world: the GPU is not asked how many are done."""
-        if capturing(self.device) and not self._starts_captured:
-            raise RuntimeError("call env.detach() first inside the capture, or every replay repeats the same starts")
-        first = self._take(self.num_worlds)
-        assert self._starts is not None
-        return self._starts.rows(first, self.num_worlds)
-
-    def _take(self, needed: int) -> int:
-        """The place of the first of so many starts; new ones are drawn where there are not enough."""
-        assert self._starts is not None
-        if self._used + needed > self._starts.count:
-            self._draw_starts()
-        first, self._used = self._used, self._used + needed
-        return first
-
-    def _draw_starts(self) -> None:
-        self._starts = self._drawn(starts_in_store(self.num_worlds), [self.generator])
-        self._starts_captured = capturing(self.device)
-        self._used = 0
-
-    @torch.no_grad()
-    def _drawn(self, count: int, generators: Sequence[torch.Generator]) -> Starts:
-        """So many starts from each generator, those of the first before those of the second."""
-        task, model, rows = self.task, self.task.model, count * len(generators)
-        streams = generators[0] if len(generators) == 1 else generators
-        state = task.start.draw(model, rows, streams if self.stochastic_start else None, self._zero)
-        parameter = strength = memory = self._zero.new_zeros(rows, 0)
-        if self.randomize is not None:
-            parameter, strength = self.randomize.draw(model, rows, streams, self._zero)
-        if self._memory_widths:
-            each = generators if self.stochastic_start else [None] * len(generators)
-            memory = torch.cat([joined(task.draw_memory(count, generator, self._zero)) for generator in each])
-        activation = self._zero.new_zeros(rows, model.num_acts)
-        start = self._situation(state.joint_q, state.joint_qd, memory, activation)
-        previous_action = self._zero.new_zeros(rows, self.num_actions)
-        observation = joined(task.observation(task.measure(start), previous_action))
-        return Starts(state.joint_q, state.joint_qd, observation, parameter, strength, memory)
-
-
-def starts_in_store(num_worlds: int) -> int:
-    """How many starts are drawn at once for so many worlds."""
-    return num_worlds * max(1, min(START_ROUNDS, STARTS_AT_ONCE // num_worlds))
+        return situation_of(joint_q, joint_qd, memory, of_muscles, self._memory_widths)

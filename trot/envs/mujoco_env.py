@@ -1,6 +1,7 @@
 """A task in MuJoCo: the same starts, observations, rewards and ends of episodes, moved by MuJoCo with its own contact.
 
-Whether a policy holds there tells whether it relies on how trot simulates. There are no gradients.
+Whether a policy holds there tells whether it relies on how trot simulates. There are no gradients. Pushes, noise and
+delay can be had there too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trot.envs.env import Env
+from trot.envs.randomize import Randomize
 from trot.envs.task import Task
 from trot.envs.worlds import Worlds
 from trot.sim.guard import is_sound
@@ -40,8 +42,20 @@ Doubles = NDArray[np.float64]
 class MujocoEnv(Env):
     """An environment on the CPU whose worlds are MuJoCo's, one each, shared by threads."""
 
-    def __init__(self, task: Task[Any], num_worlds: int, seed: int = 0, longest_step: float = LONGEST_STEP) -> None:
-        super().__init__(task, num_worlds, "cpu", seed)
+    def __init__(
+        self,
+        task: Task[Any],
+        num_worlds: int,
+        seed: int = 0,
+        longest_step: float = LONGEST_STEP,
+        randomize: Randomize | None = None,
+    ) -> None:
+        if randomize is not None and randomize.changes_physics:
+            raise ValueError(
+                "MuJoCo's worlds have the robot's own masses, friction and strength: give randomize without these, as "
+                "randomize.with_own_physics() is"
+            )
+        super().__init__(task, num_worlds, "cpu", seed, randomize=randomize)
         if not 0 < longest_step <= task.control_dt:
             raise ValueError(f"longest_step must be above 0 and at most a control step, not {longest_step}")
         self.steps_per_control = int(np.ceil(task.control_dt / longest_step - 1e-9))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trot.envs.entry import Entries, Entry, coordinates, rates
+from trot.sim.model import Model
 from trot.sim.state import State
 
 
@@ -44,4 +46,18 @@ def planar_observation(measured: Planar) -> dict[str, Tensor]:
         "vertical_speed": measured.vertical_speed,
         "pitch_rate": measured.pitch_rate,
         "joint_rates": measured.joint_rates,
+    }
+
+
+def planar_entries(model: Model) -> Entries:
+    """What planar_observation() is made of."""
+    body, places, speeds = model.body_name[0], coordinates(model), rates(model)
+    return {
+        "height": [Entry(f"{body} position z", "m", "world", offset=float(model.body_pos[0, 2]))],
+        "pitch": [Entry(f"{body} pitch, positive tips its top towards +x", "rad", "world")],
+        "joints": places[3:],
+        "forward_speed": [Entry(f"{body} velocity x", "m/s", "world")],
+        "vertical_speed": [Entry(f"{body} velocity z", "m/s", "world")],
+        "pitch_rate": [Entry(f"{body} pitch rate", "rad/s", "world")],
+        "joint_rates": speeds[3:],
     }

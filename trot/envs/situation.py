@@ -25,6 +25,14 @@ class Situation(State):
         return Situation(self.joint_q.detach(), self.joint_qd.detach(), memory, activation=activation)
 
 
+def situation_of(
+    joint_q: Tensor, joint_qd: Tensor, memory: Tensor, activation: Tensor | None, widths: Mapping[str, int]
+) -> Situation:  # fmt: skip
+    """From rows whose memory lies part beside part, in these widths."""
+    parts = memory.split_with_sizes(list(widths.values()), dim=1) if widths else ()
+    return Situation(joint_q, joint_qd, dict(zip(widths, parts, strict=True)), activation=activation)
+
+
 def as_columns(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """(num_worlds, width) each, where a part may also be (num_worlds,)."""
     return {name: part.unsqueeze(1) if part.dim() == 1 else part for name, part in parts.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,10 +13,18 @@ Streams = torch.Generator | Sequence[torch.Generator]
 
 def uniform(shape: tuple[int, ...], streams: Streams, like: Tensor) -> Tensor:
     """Between 0 and 1, with the dtype and device of `like`; the first generator's rows come first."""
+    return _drawn(torch.rand, shape, streams, like)
+
+
+def normal(shape: tuple[int, ...], streams: Streams, like: Tensor) -> Tensor:
+    """The same from the standard normal distribution."""
+    return _drawn(torch.randn, shape, streams, like)
+
+
+def _drawn(draw: Callable[..., Tensor], shape: tuple[int, ...], streams: Streams, like: Tensor) -> Tensor:
     generators = [streams] if isinstance(streams, torch.Generator) else streams
     rows = shape[0] // len(generators)
     drawn = [
-        torch.rand((rows, *shape[1:]), generator=generator, dtype=like.dtype, device=like.device)
-        for generator in generators
+        draw((rows, *shape[1:]), generator=generator, dtype=like.dtype, device=like.device) for generator in generators
     ]
     return drawn[0] if len(drawn) == 1 else torch.cat(drawn)

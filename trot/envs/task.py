@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from trot.envs.entry import Entries
 from trot.envs.situation import Situation
 from trot.envs.start import Start
 from trot.own_file import file_of, load_own_file
@@ -124,6 +125,13 @@ class Task(ABC, Generic[Measured]):
     @abstractmethod
     def observation(self, measured: Measured, previous_action: Tensor) -> dict[str, Tensor]:
         """Named parts, (worlds, width) each; Env joins them in this order."""
+
+    def observation_entries(self) -> Entries:
+        """What the entries of the observation are, part by part: `trot export` writes it down for a robot's program.
+
+        Parts may be left out; entries of theirs that are a joint's angle or rate or a past action are found out.
+        """
+        return {}
 
     @abstractmethod
     def reward_terms(self, measured: Measured, action: Tensor) -> dict[str, Tensor]:

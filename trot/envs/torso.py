@@ -8,7 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from trot.envs.entry import Entries, Entry, axes, coordinates, quaternion, rates, scaled
 from trot.sim.arguments import Argument
+from trot.sim.model import Model
 from trot.sim.native_operation import RowOperation
 from trot.sim.state import State
 
@@ -96,6 +98,21 @@ def torso_observation(torso: Torso) -> dict[str, Tensor]:
         "joint_rates": RATE_SCALE * torso.joint_rates,
         "up": torso.up,
         "heading": torso.heading,
+    }
+
+
+def torso_entries(model: Model, up_axis: str = "z", forward_axis: str = "x") -> Entries:
+    """What torso_observation() is made of."""
+    body = model.body_name[0]
+    return {
+        "height": [Entry(f"{body} position z", "m", "world")],
+        "rotation": quaternion(body, "world"),
+        "velocity": axes(f"{body} velocity", "m/s", "world"),
+        "angular_velocity": axes(f"{body} angular velocity", "rad/s", "world"),
+        "joints": coordinates(model)[7:],
+        "joint_rates": scaled(rates(model)[6:], RATE_SCALE),
+        "up": [Entry(f"cosine between {body}'s {up_axis} and world z", "1", "world")],
+        "heading": [Entry(f"cosine between {body}'s {forward_axis} and the way to the target", "1", "world")],
     }
 
 

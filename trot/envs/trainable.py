@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,7 +25,9 @@ def require_trainable(env: Env) -> None:
     task = env.task
     if task.num_actions == 0:
         raise task_error(task, "num_actions", "is 0: there is nothing to learn. Give the robot actuators")
-    trial = Env(task, WORLDS, env.device, randomize=env.randomize)
+    # Noise would make the most constant observation differ.
+    randomize = None if env.randomize is None else replace(env.randomize, observation_noise=())
+    trial = Env(task, WORLDS, env.device, randomize=randomize)
     first, _ = trial.reset()
     _refuse_not_finite(task, _observed(trial, first), torch.ones(WORLDS, dtype=torch.bool, device=env.device))
     actions = _random_actions(trial)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trot.envs.disturbances import Disturbances
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters
+
+LATER = ("memory", "activation", "disturbance", "past_actions")
+"""Fields that earlier versions did not have. Where they are not saved, they had no columns."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,15 @@ class Worlds:
     memory."""
     activation: Tensor
     """Of muscles that follow their control in time; no columns where the robot has none. Episodes begin at 0."""
+    disturbance: Tensor
+    """What was drawn for the episode: the delay of actions, and pushes with their times; no columns without."""
+    past_actions: Tensor
+    """The latest first, as many as the longest delay takes. Episodes begin with zeros."""
 
     @classmethod
     def from_saved(cls, tensors: Mapping[str, Any], expected: Mapping[str, Columns], rows: int) -> Worlds:
-        """From what tensors() gave, by this version or by one that had no memory or activation. Else ValueError."""
-        tensors = _with("activation", _with("memory", tensors))
+        """From what tensors() gave, by this version or by one that lacked what is LATER. Else ValueError."""
+        tensors = _with(LATER, tensors)
         _require_fields("worlds", tensors, [field.name for field in fields(cls)])
         require_columns("the saved", tensors, expected, rows)
         return cls(**tensors)
@@ -83,11 +91,12 @@ class Starts:
     parameter: Tensor
     strength: Tensor
     memory: Tensor
+    disturbance: Tensor
 
     @classmethod
     def from_saved(cls, tensors: Mapping[str, Any], expected: Mapping[str, Columns]) -> Starts:
-        """From what tensors() gave, by this version or by one that had no memory. ValueError for anything else."""
-        tensors = _with("memory", tensors)
+        """From what tensors() gave, by this version or by one that lacked what is LATER. Else ValueError."""
+        tensors = _with([name for name in LATER if name in {field.name for field in fields(cls)}], tensors)
         _require_fields("starts", tensors, [field.name for field in fields(cls)])
         first = tensors["joint_q"]
         require_columns("the saved start's", tensors, expected, len(first) if first.dim() else 0)
@@ -112,7 +121,13 @@ class Starts:
 
 
 def world_columns(
-    model: Model, observations: int, actions: int, memory: Mapping[str, int], physics_differ: bool, like: Tensor
+    model: Model,
+    observations: int,
+    actions: int,
+    memory: Mapping[str, int],
+    physics_differ: bool,
+    disturbances: Disturbances | None,
+    like: Tensor,
 ) -> dict[str, Columns]:
     """What every field of the worlds must be, with the dtype of `like`."""
     widths = {
@@ -125,6 +140,8 @@ def world_columns(
     }
     widths["last_fault"] = sum(widths.values()) + actions
     widths |= {"observation": observations, "previous_action": actions}
+    widths["disturbance"] = 0 if disturbances is None else disturbances.width
+    widths["past_actions"] = 0 if disturbances is None else disturbances.past_actions * actions
     found = {name: Columns(width, like.dtype) for name, width in widths.items()}
     return found | {name: Columns(1, torch.int64) for name in ("clock", "faults")}
 
@@ -147,9 +164,9 @@ def _require_fields(whose: str, tensors: Mapping[str, Any], names: list[str]) ->
         raise ValueError(f"the saved {whose} have '{unknown[0]}', which this version of trot does not know")
 
 
-def _with(name: str, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """With a tensor of no columns under this name, where there is none."""
+def _with(names: Iterable[str], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """With tensors of no columns under these names, where there are none."""
     joint_q = tensors.get("joint_q")
-    if name in tensors or not isinstance(joint_q, Tensor):
+    if not isinstance(joint_q, Tensor):
         return {**tensors}
-    return {**tensors, name: joint_q.new_zeros(len(joint_q), 0)}
+    return {**tensors, **{name: joint_q.new_zeros(len(joint_q), 0) for name in names if name not in tensors}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -77,7 +78,7 @@ def save_bad_window(run: RunFolder, env: Env, learner_state: Mapping[str, Any]) 
         "task": env.task.name,
         "algo": run.settings["algo"],
         "settings": run.settings["settings"],
-        "randomize": None if env.randomize is None else {k: list(v) for k, v in asdict(env.randomize).items()},
+        "randomize": None if env.randomize is None else json.loads(json.dumps(asdict(env.randomize))),
         "noise": own["noise"],
         "start": {name.removeprefix(START): tensor for name, tensor in own.items() if name.startswith(START)},
         "learner": tensors,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from trot.envs.env import Env
+    from trot.envs.randomize import Randomize
     from trot.envs.task import Task
     from trot.learn.agent import Agent
 
@@ -81,6 +82,9 @@ class EvalSettings:
     """Of the starts and of the policy's noise."""
     simulator: Annotated[Simulator, tyro.conf.arg(name="in")] = "trot"
     """mujoco: play the same episodes in MuJoCo too, with its own contact, on the CPU."""
+    randomize: bool = False
+    """Play with the random physics, pushes, noise and delay that the run was trained with, in MuJoCo with the latter
+    three; without it the robot is the file's own, and nothing disturbs it."""
 
 
 def eval_command(arguments: list[str]) -> int:
@@ -97,16 +101,37 @@ def eval_command(arguments: list[str]) -> int:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     task = str(run.settings["task"])
+    randomize = _random_of(run) if settings.randomize else None
     print(f"{task}: checkpoint {settings.checkpoint} of {settings.run}, {settings.episodes} episodes each, on {device}")
+    if randomize is not None:
+        print(f"random as in training: {_told(randomize)}")
     print(
         f"{'':<24}{'return':>10}{'std':>10}{'min':>10}{'max':>10}{'length':>8}{'distance':>10}{'falls':>7}{'faults':>8}"
     )
     for simulator in dict.fromkeys(("trot", settings.simulator)):
         for name, stochastic in (("deterministic", False), ("stochastic", True)):
             place = device if simulator == "trot" else "cpu"
-            result = evaluate(agent, task, settings.episodes, place, settings.seed, stochastic, True, simulator)
+            there = randomize if randomize is None or simulator == "trot" else randomize.with_own_physics()
+            result = evaluate(agent, task, settings.episodes, place, settings.seed, stochastic, True, simulator, there)
             print(_line(name if simulator == "trot" else f"{name}, MuJoCo", result))
     return 0
+
+
+def _random_of(run: RunFolder) -> Randomize:
+    """What differed from world to world while it was trained; refused where nothing did."""
+    from trot.envs.randomize import Randomize
+
+    found = Randomize.from_saved(run.settings.get("randomize") or {})
+    if found == Randomize():
+        raise ValueError(f"--randomize: {run.path} was trained with nothing random in its worlds")
+    return found
+
+
+def _told(randomize: Randomize) -> str:
+    from trot.envs.randomize import Randomize
+
+    given = {one.name: getattr(randomize, one.name) for one in fields(randomize)}
+    return ", ".join(f"{name} {value}" for name, value in given.items() if value != getattr(Randomize(), name))
 
 
 def _line(name: str, result: Evaluation) -> str:
@@ -127,11 +152,13 @@ def evaluate(
     stochastic: bool = False,
     show_progress: bool = False,
     simulator: Simulator = "trot",
+    randomize: Randomize | None = None,
 ) -> Evaluation:
     """Play this many episodes from random starts; stochastic: with the policy's noise, else its mean.
 
     The same seed gives the same starts with and without noise, and in both simulators; MuJoCo's runs on the CPU. The
-    agent itself stays where it is. show_progress writes a line to stderr every few seconds.
+    agent itself stays where it is. Nothing disturbs the worlds unless randomize says so. show_progress writes a line to
+    stderr every few seconds.
     """
     import torch
 
@@ -143,9 +170,9 @@ def evaluate(
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, not {episodes}")
     if simulator == "mujoco":
-        env: Env = MujocoEnv(make_task(task_name), episodes, seed)
+        env: Env = MujocoEnv(make_task(task_name), episodes, seed, randomize=randomize)
     else:
-        env = make_env(task_name, episodes, device, seed)
+        env = make_env(task_name, episodes, device, seed, randomize=randomize)
     act = agent_acts(agent, env, stochastic, seed)
     returns = torch.zeros(episodes, dtype=torch.float64, device=env.device)
     lengths = torch.zeros(episodes, dtype=torch.int64, device=env.device)

@@ -70,7 +70,7 @@ def export_command(arguments: list[str]) -> int:
     agent.require_fit(env)
     folder = settings.out or settings.run / "export"
     try:
-        differences = export_agent(agent, describe(env), folder)
+        differences = export_agent(agent, describe(env, agent, run.settings.get("randomize")), folder)
     except OSError as error:
         raise ValueError(f"cannot write to '{folder}': {error.strerror}") from None
     for name, difference in differences.items():
@@ -79,14 +79,35 @@ def export_command(arguments: list[str]) -> int:
     return 0
 
 
-def describe(env: Env) -> dict[str, Any]:
-    """What a program needs to know to use the policy; columns are [first, behind the last]."""
+def describe(env: Env, agent: Agent | None = None, randomize: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What a program needs to know to use the policy; columns are [first, behind the last].
+
+    With the agent its normalisation too; randomize is what it was trained to bear.
+    """
+    from trot.envs.description import described_actions, described_joints, described_observation
+
+    task = env.task
     return {
-        "task": env.task.name,
-        "dt": env.task.control_dt,
+        "task": task.name,
+        "dt": task.control_dt,
+        "rate": 1 / task.control_dt,
         "observation": {name: [columns.start, columns.stop] for name, columns in env.observation_layout.items()},
-        "actuators": list(env.task.model.actuator_name),
+        "observation_entries": described_observation(env),
+        "actuators": list(task.model.actuator_name),
+        "actions": described_actions(task),
+        "joints": described_joints(task.model),
+        "normalization": None if agent is None else _normalization(agent),
+        "action_delay": (randomize or {}).get("action_delay", [0, 0]),
+        "trained_with": randomize,
     }
+
+
+def _normalization(agent: Agent) -> dict[str, Any]:
+    """What the exported policy itself does to an observation, before its first layer."""
+    from trot.learn.agent import MeanPolicy
+
+    policy = MeanPolicy(agent)
+    return {"shift": policy.shift.tolist(), "scale": policy.scale.tolist(), "clip": policy.limit, "inside_policy": True}
 
 
 def export_agent(agent: Agent, description: dict[str, Any], folder: Path) -> dict[str, float]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from trot.envs.worlds import LATER
+
 _RENAMED = (
     (r"^policy\.", "agent.policy."),
     (r"^normalizer\.", "agent.normalizer."),
@@ -37,20 +39,20 @@ def upgraded_checkpoint(saved: dict[str, Any]) -> dict[str, Any]:
         rate = torch.zeros(())
         horizon, num_worlds = tensors["bad_window.noise"].shape[:2]
         tensors |= {"policy_optimizer.rate": rate, "critic_optimizer.rate": rate}
-        tensors["bad_window.start_memory"] = tensors["bad_window.start_joint_q"][:, :0]
         tensors["bad_window.kept"] = tensors["stopped"]
         tensors["steps"] = tensors["iteration"] * (horizon * num_worlds)
         others = {"env": learner["env"], "generator": learner["generator"]}
         saved = {**saved, "learner": {**tensors, "_extra_state": others}}
-    return _with_activation(saved)
+    return _with_later_fields(saved)
 
 
-def _with_activation(saved: dict[str, Any]) -> dict[str, Any]:
-    """Robots of versions that knew no activation of muscles had none."""
-    learner, began, new = saved.get("learner"), "bad_window.start_joint_q", "bad_window.start_activation"
-    if not isinstance(learner, dict) or began not in learner or new in learner:
+def _with_later_fields(saved: dict[str, Any]) -> dict[str, Any]:
+    """Versions that knew no activation of muscles, delays or pushes had none."""
+    learner, began = saved.get("learner"), "bad_window.start_joint_q"
+    if not isinstance(learner, dict) or began not in learner:
         return saved
-    return {**saved, "learner": {**learner, new: learner[began][:, :0]}}
+    nothing = learner[began][:, :0]
+    return {**saved, "learner": {**{f"bad_window.start_{name}": nothing for name in LATER}, **learner}}
 
 
 def upgraded_bad_window(saved: dict[str, Any]) -> dict[str, Any]:

@@ -39,12 +39,14 @@ def explain_bad_window(saved: dict[str, Any]) -> str:
     lines = [f"{saved['task']}: a window of {len(saved['noise'])} steps in {saved['noise'].shape[1]} worlds"]
     for dtype in dict.fromkeys([saved["noise"].dtype, torch.float64]):
         lines.append(f"{str(dtype).removeprefix('torch.')}: {_explanation(_run_again(saved, dtype))}")
+    if (saved["randomize"] or {}).get("observation_noise"):
+        lines.append("The noise on its observations is another one than it was: only the policy's own is kept.")
     return "\n".join(lines)
 
 
 def _run_again(saved: dict[str, Any], dtype: torch.dtype) -> Trace:
     given = saved["randomize"]
-    randomize = None if given is None else Randomize(**{name: tuple(bounds) for name, bounds in given.items()})
+    randomize = None if given is None else Randomize.from_saved(given)
     algorithm = find_algorithm(saved["algo"])
     settings = settings_from(saved["settings"], algorithm.settings, algorithm.label)
     settings = replace(settings, num_worlds=saved["noise"].shape[1])

@@ -12,7 +12,7 @@ from trot.envs.randomize import Randomize
 from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Learner
 from trot.learn.older_runs import upgraded_checkpoint
-from trot.learn.run_record import RunRecord, writing_into
+from trot.learn.run_record import LATER_COLUMNS, RunRecord, writing_into
 from trot.learn.saved_settings import settings_from
 from trot.learn.schedule import Schedule
 from trot.learn.train import TrainSettings, make_learner, make_training_env, stoppable
@@ -131,10 +131,11 @@ def _extended(
 
 
 def refuse_other_columns(learner: Learner, columns: list[str], run: RunFolder) -> None:
-    """Raise where a run's metrics have other columns than the learner gives."""
-    written = set(columns) - {"iteration", "steps", "seconds"}
-    if written and written != set(learner.all_columns()):
-        differ = ", ".join(sorted(written ^ set(learner.all_columns())))
+    """Raise where a run's metrics have other columns than the learner gives, and not only for want of later ones."""
+    written, given = set(columns) - {"iteration", "steps", "seconds"}, set(learner.all_columns())
+    given -= set(LATER_COLUMNS) - written
+    if written and written != given:
+        differ = ", ".join(sorted(written ^ given))
         raise ValueError(f"{run.path} was trained with other columns of metrics than the algorithm has now: {differ}")
 
 
@@ -206,7 +207,7 @@ def settings_of(run: RunFolder, device: str) -> TrainSettings[Any]:
             seed=given["seed"],
             device=given["device"] if device == "auto" else device,
             schedule=Schedule(**given["schedule"]),
-            randomize=Randomize(**{name: tuple(bounds) for name, bounds in given["randomize"].items()}),
+            randomize=Randomize.from_saved(given["randomize"]),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"{run.path}/settings.json is not one of this version's: {error}") from None

@@ -8,11 +8,15 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trot.learn.saturation import SATURATION_COLUMNS
 from trot.learn.schedule import Schedule
 from trot.learn.tensorboard import Writer, open_writer
 from trot.runs.folder import RunFolder
 
 Row = dict[str, float | int]
+
+LATER_COLUMNS = SATURATION_COLUMNS
+"""Earlier versions did not write them. What such a version began goes on with the columns it has."""
 
 
 class RunRecord:
@@ -49,6 +53,7 @@ class RunRecord:
         self.failure: str | None = None
         """Why it stopped, where learning failed."""
         self._writer: Writer | None = None
+        self._unknown: set[str] = set()
 
     @property
     def live(self) -> bool:
@@ -58,6 +63,8 @@ class RunRecord:
     def open(self) -> None:
         """Make ready to write the rows behind the iteration that it goes on from."""
         with writing_into(self.run, self.way_on):
+            header = self.run.metric_columns()
+            self._unknown = set(LATER_COLUMNS).difference(header) if header else set()
             self._writer = open_writer(self.run.path, self.iteration + 1)
 
     def close(self) -> None:
@@ -74,8 +81,8 @@ class RunRecord:
         return time.monotonic() - self.began
 
     def add(self, row: Row) -> None:
-        self.last_row = row
-        self.unwritten.append(row)
+        self.last_row = {name: value for name, value in row.items() if name not in self._unknown}
+        self.unwritten.append(self.last_row)
 
     def write(self) -> None:
         """What was added since the last time."""

@@ -9,12 +9,24 @@ LABELS = {"shac": "SHAC", "shac-no-critic": "SHAC without critic", "bptt": "BPTT
 LATER_OF_AGENTS = {"clip_observations": None, "squash": "tanh", "log_std_bounds": None}
 """What descriptions of agents did not say at first, and how it was then."""
 
+LATER_OF_RANDOMIZE = {
+    "push_interval": 0.0,
+    "push_speed": 0.0,
+    "push_turning": 0.0,
+    "observation_noise": [],
+    "action_delay": [0, 0],
+}
+"""The same of what differs from world to world."""
+
 
 def upgraded_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings as today's version writes them, whichever version wrote these. What is broken stays as it is."""
     settings = _without_shac(settings)
-    agent = settings.get("agent")
-    return {**settings, "agent": {**LATER_OF_AGENTS, **agent}} if isinstance(agent, dict) else settings
+    for part, later in (("agent", LATER_OF_AGENTS), ("randomize", LATER_OF_RANDOMIZE)):
+        given = settings.get(part)
+        if isinstance(given, dict):
+            settings = {**settings, part: {**later, **given}}
+    return settings
 
 
 def _without_shac(settings: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trot.envs.env import Env
+from trot.envs.start_store import StartStore
 from trot.envs.worlds import Starts, Worlds
 
 ROUNDS = 8
@@ -58,6 +59,26 @@ class Mark:
     """How often each world has begun anew."""
 
 
+class GivenStarts(StartStore):
+    """The starts of the conditions: each world has its own, one after the other."""
+
+    def __init__(self, like: StartStore, conditions: Conditions, world: Tensor) -> None:
+        super().__init__(like.source, len(world), like.generator)
+        self.starts = conditions.starts
+        self._world, self._count = world, conditions.num_worlds
+        self.begun = torch.zeros_like(world)
+        """How often each world has begun anew."""
+
+    def draw(self) -> None:
+        """They are given."""
+
+    def fresh(self, done: Tensor) -> Starts:
+        assert self.starts is not None
+        row = self.begun % ROUNDS * self._count + self._world
+        self.begun = self.begun + done.squeeze(1)
+        return self.starts.select(row)
+
+
 class CommonWorlds(Env):
     """The worlds of all policies, those of the first before those of the second.
 
@@ -67,34 +88,29 @@ class CommonWorlds(Env):
 
     def __init__(self, like: Env, conditions: Conditions, policies: int, split: bool = False) -> None:
         count = conditions.num_worlds
+        if like.randomize is not None and like.randomize.observation_noise:
+            raise ValueError(
+                "with observation noise two policies never meet the same conditions: study a run without "
+                "randomize.observation_noise"
+            )
         super().__init__(
             like.task, count if split else policies * count, like.device, dtype=like.dtype, randomize=like.randomize
         )
-        self._starts = conditions.starts
-        self._world = torch.arange(self.num_worlds, device=self.device) % count
-        self._count = count
-        begin = conditions.begin.map(lambda rows: rows[self._world])
-        self.beginning = Mark(begin, torch.zeros_like(self._world))
+        world = torch.arange(self.num_worlds, device=self.device) % count
+        self._store: GivenStarts = GivenStarts(self._store, conditions, world)
+        begin = conditions.begin.map(lambda rows: rows[world])
+        self.beginning = Mark(begin, self._store.begun)
         self.go_on(self.beginning)
 
     @property
     def mark(self) -> Mark:
-        return Mark(self.worlds, self._begun)
+        return Mark(self.worlds, self._store.begun)
 
     def go_on(self, mark: Mark) -> None:
         """From there, gradients included."""
-        self._worlds, self._begun = mark.worlds, mark.begun
+        self._worlds, self._store.begun = mark.worlds, mark.begun
 
     @property
     def record_bytes(self) -> int:
         """Of what a step keeps of one world for its backward pass through the physics."""
         return self.task.substeps * self._physics.run.kernels.sizes.record * self.dtype.itemsize
-
-    def _draw_starts(self) -> None:
-        """They are given."""
-
-    def _fresh_starts(self, done: Tensor) -> Starts:
-        assert self._starts is not None
-        row = self._begun % ROUNDS * self._count + self._world
-        self._begun = self._begun + done.squeeze(1)
-        return self._starts.select(row)

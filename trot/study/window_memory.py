@@ -10,7 +10,7 @@ from trot.sim.launch import launcher
 
 def require_window_room(env: Env, steps: int) -> None:
     """Refuse a window that the device has no memory for, with one line that says what to do."""
-    variant = Variant(env.dtype, per_world_parameters=env.randomize is not None, store_factor=env.device.type == "cuda")
+    variant = Variant(env.dtype, per_world_parameters=env.physics_differ, store_factor=env.device.type == "cuda")
     record = launcher(env.task.model, variant, env.device).kernels.sizes.record
     kept = steps * env.task.substeps * record * env.dtype.itemsize
     what = f"the backward pass through {steps} steps of {env.task.substeps} substeps"

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from trot.envs.entry import Entries, past_actions
 from trot.envs.start import SMALL_TURN, Start
 from trot.envs.task import ASSETS, Task
-from trot.envs.torso import Torso, measure_torso, torso_observation
+from trot.envs.torso import Torso, measure_torso, torso_entries, torso_observation
 from trot.sim.state import State
 
 FALLEN_HEIGHT = 0.27
@@ -32,6 +33,9 @@ class Ant(Task[Torso]):
 
     def observation(self, measured: Torso, previous_action: Tensor) -> dict[str, Tensor]:
         return {**torso_observation(measured), "previous_action": previous_action}
+
+    def observation_entries(self) -> Entries:
+        return {**torso_entries(self.model), "previous_action": past_actions(self.model.actuator_name)}
 
     def reward_terms(self, measured: Torso, action: Tensor) -> dict[str, Tensor]:
         return {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trot.envs.entry import Entries, Entry
 from trot.envs.start import Start
 from trot.envs.task import ASSETS, Task
 from trot.sim.state import State
@@ -47,6 +48,15 @@ class CartPole(Task[Measurement]):
             "sine": measured.sine,
             "cosine": measured.cosine,
             "angle_rate": measured.angle_rate,
+        }
+
+    def observation_entries(self) -> Entries:
+        return {
+            "position": [Entry("cart position x", "m", "world")],
+            "velocity": [Entry("cart velocity x", "m/s", "world")],
+            "sine": [Entry("sine of the pole's angle, 0 upright, positive towards +x", "1", "world")],
+            "cosine": [Entry("cosine of the pole's angle, 0 upright", "1", "world")],
+            "angle_rate": [Entry("pole rate", "rad/s", "joint")],
         }
 
     def reward_terms(self, measured: Measurement, action: Tensor) -> dict[str, Tensor]:

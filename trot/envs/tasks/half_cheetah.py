@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trot.envs.planar import Planar, measure_planar, planar_observation
+from trot.envs.entry import Entries
+from trot.envs.planar import Planar, measure_planar, planar_entries, planar_observation
 from trot.envs.start import Start
 from trot.envs.task import ASSETS, Task
 from trot.envs.torso import squared_norm
@@ -23,6 +24,9 @@ class HalfCheetah(Task[Planar]):
 
     def observation(self, measured: Planar, previous_action: Tensor) -> dict[str, Tensor]:
         return planar_observation(measured)
+
+    def observation_entries(self) -> Entries:
+        return planar_entries(self.model)
 
     def reward_terms(self, measured: Planar, action: Tensor) -> dict[str, Tensor]:
         return {"forward": measured.forward_speed, "effort": -0.1 * squared_norm(action)}

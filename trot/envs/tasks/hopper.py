@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from trot.envs.planar import Planar, measure_planar, planar_observation
+from trot.envs.entry import Entries
+from trot.envs.planar import Planar, measure_planar, planar_entries, planar_observation
 from trot.envs.start import Start
 from trot.envs.task import ASSETS, Task
 from trot.envs.torso import height_bonus, squared_norm
@@ -28,6 +29,9 @@ class Hopper(Task[Planar]):
 
     def observation(self, measured: Planar, previous_action: Tensor) -> dict[str, Tensor]:
         return planar_observation(measured)
+
+    def observation_entries(self) -> Entries:
+        return planar_entries(self.model)
 
     def reward_terms(self, measured: Planar, action: Tensor) -> dict[str, Tensor]:
         return {

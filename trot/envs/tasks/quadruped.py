@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trot.envs.constants import constant
+from trot.envs.entry import Entries, Entry, axes, coordinates, past_actions, rates, relative, scaled
 from trot.envs.rotation import rotate_back
 from trot.envs.situation import Situation
 from trot.envs.start import Start
@@ -21,6 +22,8 @@ REACH = (0.3, 0.5, 0.5) * 4
 HEIGHT = 0.27
 """Of the trunk while it stands, m."""
 FALLEN_HEIGHT = 0.13
+TURNING_SCALE, RATE_SCALE = 0.5, 0.1
+"""Of the trunk's and the joints' rates in the observation."""
 FASTEST = (1.0, 0.5, 1.0)
 """Commands lie between these and their opposites: forward and to the left, m/s, and turning to the left, rad/s."""
 COMMANDS = 4
@@ -107,12 +110,25 @@ class Quadruped(Task[Measurement]):
         return {
             "height": measured.height,
             "velocity": measured.velocity,
-            "turning": 0.5 * measured.turning,
+            "turning": TURNING_SCALE * measured.turning,
             "down": measured.down,
             "command": measured.command,
             "joints": measured.joints,
-            "joint_rates": 0.1 * measured.joint_rates,
+            "joint_rates": RATE_SCALE * measured.joint_rates,
             "previous_action": previous_action,
+        }
+
+    def observation_entries(self) -> Entries:
+        trunk, forward, turning = self.model.body_name[0], "commanded velocity", "commanded turning z"
+        return {
+            "height": [Entry(f"{trunk} position z", "m", "world")],
+            "velocity": axes(f"{trunk} velocity", "m/s", trunk),
+            "turning": axes(f"{trunk} angular velocity", "rad/s", trunk, TURNING_SCALE),
+            "down": axes("direction of gravity", "1", trunk),
+            "command": [*axes(forward, "m/s", trunk)[:2], Entry(turning, "rad/s", trunk)],
+            "joints": relative(coordinates(self.model)[7:], STAND),
+            "joint_rates": scaled(rates(self.model)[6:], RATE_SCALE),
+            "previous_action": past_actions(self.model.actuator_name),
         }
 
     def reward_terms(self, measured: Measurement, action: Tensor) -> dict[str, Tensor]:

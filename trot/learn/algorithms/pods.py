@@ -35,6 +35,7 @@ from trot.learn.learner import (
     require_widths,
 )
 from trot.learn.optimizer import Adam
+from trot.learn.saturation import SATURATION_COLUMNS, saturation
 
 Choice = Literal["first", "best"]
 
@@ -148,6 +149,7 @@ class Pods(Learner):
         "improved_worlds",
         "step_size",
         "gain",
+        *SATURATION_COLUMNS,
     )
     shown = {"gain": "gain", "improved": "improved_worlds", "imitation": "imitation_loss"}  # noqa: RUF012
 
@@ -248,6 +250,7 @@ class Pods(Learner):
             "improved_worlds": improved.to(self.env.dtype).mean(),
             "step_size": search.kept_step.mean(),
             "gain": torch.where(improved, search.value - played.value, 0.0).mean(),
+            **saturation(torch.stack(played.actions)),
         }
         # Where a world blew up another episode has begun, which is given up.
         self.env.end_episodes()

@@ -45,6 +45,7 @@ from trot.learn.learner import (
 from trot.learn.networks import move_towards, perceptron, zero_biases_
 from trot.learn.optimizer import Adam
 from trot.learn.replay_buffer import Field, ReplayBuffer
+from trot.learn.saturation import SATURATION_COLUMNS, saturation
 from trot.learn.shared_rows import mean_over_rows
 from trot.learn.side_by_side import Milestone, SideBySide
 
@@ -131,10 +132,14 @@ class SacSettings(LearnerSettings):
         )
 
 
+OF_UPDATES = ("policy_loss", "value_loss", "value", "temperature", "entropy")
+"""Columns of metrics.csv that the updates of an iteration give."""
+
+
 class Sac(Learner):
     """Policy, critics, temperature and memory, and the worlds they learn in."""
 
-    columns: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "value", "temperature", "entropy")
+    columns: ClassVar[tuple[str, ...]] = (*OF_UPDATES, *SATURATION_COLUMNS)
     shown = {"value loss": "value_loss", "value": "value", "temperature": "temperature"}  # noqa: RUF012
 
     def __init__(self, env: Env, settings: SacSettings, seed: int = 0) -> None:
@@ -195,7 +200,7 @@ class Sac(Learner):
         for action in 2 * chance - 1:
             self.remember(action, self.advance(action))
         nothing = torch.zeros_like(self.episodes.mean_return)
-        self.finish({name: nothing for name in Sac.columns} | {"temperature": self.temperature})
+        self.finish({name: nothing for name in OF_UPDATES} | {"temperature": self.temperature})
 
     def learn(self) -> None:
         """An iteration of steps and updates."""
@@ -207,12 +212,13 @@ class Sac(Learner):
             )
             told.append(numbers)
         means = torch.stack(told).mean(dim=0).unbind()
-        self.finish(dict(zip(Sac.columns, means, strict=True)))
+        self.finish(dict(zip(OF_UPDATES, means, strict=True)))
 
     def begin(self) -> None:
         self.observation = self.env.begin_window()
         self.normalized = self.agent.normalization_now(self.env.dtype)
         self.seen: list[Tensor] = []
+        self.actions: list[Tensor] = []
         self.rewards: list[Tensor] = []
         self.done: list[Tensor] = []
 
@@ -238,6 +244,7 @@ class Sac(Learner):
         reward = self.env.rewards([move])[0]
         self.memory.add(**self.rows(action, move, reward))
         self.seen.append(self.observation)
+        self.actions.append(action)
         self.rewards.append(reward)
         self.done.append(move.terminated | move.truncated)
         self.observation = move.observation
@@ -254,7 +261,7 @@ class Sac(Learner):
         }
 
     def update(self, rows: Batch) -> Tensor:
-        """All updates that follow a step, on the rows of their batches. Returns the numbers of `columns`."""
+        """All updates that follow a step, on the rows of their batches. Returns the numbers of OF_UPDATES."""
         settings = self.settings
         if settings.policy_updates == "once" and settings.updates > 1:
             # The policy stays as it is until the last of them.
@@ -398,6 +405,7 @@ class Sac(Learner):
     def finish(self, columns: dict[str, Tensor]) -> None:
         """Learn what observations look like, and write down how it went."""
         self.agent.normalizer.update(torch.stack(self.seen))
+        columns = columns | saturation(torch.stack(self.actions))
         self.conclude(torch.stack(self.rewards), torch.stack(self.done), columns)
 
 

@@ -43,6 +43,7 @@ from trot.learn.members import in_rows, side_by_side, weights_of
 from trot.learn.networks import Critic, Policy, PolicyKind, move_weights_towards
 from trot.learn.optimizer import Adam, MemberAdam, clip_, clip_members_
 from trot.learn.returns import policy_loss, td_lambda
+from trot.learn.saturation import SATURATION_COLUMNS, saturation
 from trot.learn.shared_rows import mean_over_rows, sum_over_rows
 from trot.sim.state import State
 from trot.unpromised import foreach_copy_
@@ -165,6 +166,7 @@ class Shac(Learner):
         "adjoint_median",
         "adjoint_last",
         "steep_worlds",
+        *SATURATION_COLUMNS,
     )
     shown = {"value loss": "value_loss", "gradient": "gradient_norm"}  # noqa: RUF012
     takes_members = True
@@ -346,6 +348,7 @@ class Shac(Learner):
             "adjoint_median": steps.median() if self.members is None else steps.median(dim=-1).values,
             "adjoint_last": steps[..., -1],
             "steep_worlds": (adjoint > STEEP).any(dim=-2).to(adjoint.dtype).mean(dim=-1),
+            **saturation(self.by_member(torch.stack(window.actions))),
         }
         self.conclude(window.reward, window.done, columns)
 

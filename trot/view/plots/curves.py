@@ -20,7 +20,14 @@ Numbers = NDArray[np.float64]
 
 CURVE_COLUMNS = ("steps", "seconds", "episode_return", "episodes")
 HEALTH_COLUMNS = ("iteration", "faults")
-HEALTH_COLUMNS_OF_SOME = ("gradient_norm", "adjoint_first", "adjoint_median", "adjoint_last", "steep_worlds")
+HEALTH_COLUMNS_OF_SOME = (
+    "gradient_norm",
+    "adjoint_first",
+    "adjoint_median",
+    "adjoint_last",
+    "steep_worlds",
+    "saturated",
+)
 """Not every algorithm has these."""
 TIMING_COLUMNS = ("iteration", "steps", "seconds")
 

@@ -95,18 +95,14 @@ def draw_curves(curves: Mapping[Axis, Mapping[str, Sequence[Curve]]], by: GroupK
 
 @matplotlib.rc_context(STYLE)
 def draw_health(runs: Sequence[LoadedRun]) -> Figure:
-    """One row of panels per run: gradient norm, adjoint, share of steep worlds, faults."""
-    figure, panels = _panels(len(runs), 4, width=11.0, row_height=1.9)
-    for run, (norm, adjoint, steep, faults) in zip(runs, panels, strict=True):
+    """One row of panels per run: gradient norm, adjoint, shares of steep worlds and of saturated actions, faults."""
+    figure, panels = _panels(len(runs), 5, width=13.5, row_height=1.9)
+    for run, (norm, adjoint, steep, saturated, faults) in zip(runs, panels, strict=True):
         _draw_norm(norm, run)
         _draw_adjoint(adjoint, run)
         iteration = run.columns["iteration"]
-        steep.set_ylabel("Steep worlds (%)")
-        if "steep_worlds" in run.columns:
-            steep.plot(iteration, 100 * run.columns["steep_worlds"], color=COLOURS[0], linewidth=0.8)
-        else:
-            _note_absence(steep, run)
-        steep.set_ylim(0, 100)
+        _draw_share(steep, run, "steep_worlds", "Steep worlds (%)")
+        _draw_share(saturated, run, "saturated", "Saturated actions (%)")
         faults.set_ylabel("Faults so far")
         faults.plot(iteration, run.columns["faults"], color=COLOURS[0], drawstyle="steps-post")
         faults.set_ylim(0, max(4.0, 1.1 * float(run.columns["faults"].max())))
@@ -118,6 +114,15 @@ def draw_health(runs: Sequence[LoadedRun]) -> Figure:
         title = "Adjoint: of the window's first step, median over its steps, of its last step"
         figure.legend(handles, labels, title=title, loc="outside upper center", ncols=4, frameon=False)
     return figure
+
+
+def _draw_share(panel: Any, run: LoadedRun, column: str, label: str) -> None:
+    panel.set_ylabel(label)
+    if column in run.columns:
+        panel.plot(run.columns["iteration"], 100 * run.columns[column], color=COLOURS[0], linewidth=0.8)
+    else:
+        _note_absence(panel, run)
+    panel.set_ylim(0, 100)
 
 
 def _draw_norm(panel: Any, run: LoadedRun) -> None:
