@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -115,6 +115,8 @@ class Learner(nn.Module, ABC):
 
     takes_members: ClassVar[bool] = False
     """Whether it learns in environments with members."""
+    own_settings: ClassVar[tuple[str, ...]] = ()
+    """Settings that each member may have of its own: set_member_settings() takes them."""
 
     columns: ClassVar[tuple[str, ...]] = ()
     """Of metrics.csv, behind the common ones."""
@@ -164,6 +166,13 @@ class Learner(nn.Module, ABC):
     def generator(self) -> torch.Generator:
         """What it draws from; that of the first, where there are members."""
         return self.generators[0]
+
+    def set_member_settings(self, settings: Sequence[Any]) -> None:
+        """Let each member learn by settings of its own from here on; they may differ in own_settings alone.
+
+        Called first before phases are captured: they read what is changed later where it lies.
+        """
+        raise ValueError(f"{type(self).__name__} has no settings that differ between members")
 
     def make_agent(self, description: AgentDescription) -> None:
         """A new agent, and the copy that keeps its best form. Inside seeded(), for weights that the seed decides."""

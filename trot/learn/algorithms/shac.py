@@ -39,6 +39,7 @@ from trot.learn.learner import (
     require_share,
     require_widths,
 )
+from trot.learn.member_settings import Numbers, put_numbers, require_own
 from trot.learn.members import in_rows, side_by_side, weights_of
 from trot.learn.networks import Critic, Policy, PolicyKind, move_weights_towards
 from trot.learn.optimizer import Adam, MemberAdam, clip_, clip_members_
@@ -110,6 +111,23 @@ class ShacSettings(LearnerSettings):
         )
 
 
+RATES = ("actor_lr", "actor_lr_change", "critic_lr", "critic_lr_change")
+
+
+def _numbers(settings: ShacSettings) -> dict[str, float]:
+    """What an iteration computes with of those settings that members may have each of their own."""
+    return {
+        "gamma": settings.gamma,
+        "td_lambda": settings.td_lambda,
+        "max_grad_norm": settings.max_grad_norm,
+        "target_step": 1 - settings.target_keep,
+        "actor_lr": settings.actor_lr,
+        "actor_lr_change": settings.final_lr - settings.actor_lr,
+        "critic_lr": settings.critic_lr,
+        "critic_lr_change": settings.final_lr - settings.critic_lr,
+    }
+
+
 @dataclass
 class Window:
     """What a rollout leaves for the rest of its iteration, (horizon, worlds, ...)."""
@@ -168,11 +186,13 @@ class Shac(Learner):
     )
     shown = {"value loss": "value_loss", "gradient": "gradient_norm"}  # noqa: RUF012
     takes_members = True
+    own_settings = ("gamma", "actor_lr", "critic_lr", "final_lr", "max_grad_norm", "td_lambda", "target_keep")
     bad_window: BadWindow
 
     def __init__(self, env: Env, settings: ShacSettings, seed: int = 0) -> None:
         super().__init__(env, settings, seed)
         self.settings = settings
+        self._numbers: Numbers = {**_numbers(settings)}
         with self.seeded():
             self.make_agent(settings.agent(env))
             self.critic, self.target_critic = (
@@ -194,6 +214,13 @@ class Shac(Learner):
     def _adam(self, weights: list[Tensor], parameters: list[Tensor]) -> Adam | MemberAdam:
         betas = self.settings.adam_betas
         return Adam(parameters, betas) if self.members is None else MemberAdam(weights[0], parameters, betas)
+
+    def set_member_settings(self, settings: Sequence[ShacSettings]) -> None:
+        require_own(settings, self.settings, self.own_settings, self.members)
+        # Rates are in the optimiser's precision, the others in that of the rewards.
+        rate, other = self.policy_optimizer.rate, self.episodes.mean_return
+        like = {name: rate if name in RATES else other for name in self._numbers}
+        put_numbers(self._numbers, [_numbers(one) for one in settings], like)
 
     @property
     def policy(self) -> Policy:
@@ -231,7 +258,7 @@ class Shac(Learner):
             last = (self.split(torch.stack([move.final_obs for move in moves]), dim=1) - shift) * scale
             value = in_rows(self.target_critic, self.members, self.members_first(last))
             next_value = torch.where(fell, 0.0, value)
-        loss = policy_loss(reward, next_value, done, settings.gamma)
+        loss = policy_loss(reward, next_value, done, self._numbers["gamma"])
         joined = torch.stack(inputs, dim=-3).detach()
         self.window = Window(joined, actions, seen, states, reward, next_value, done, loss)
 
@@ -273,8 +300,8 @@ class Shac(Learner):
         return hidden if self.members is None else ()
 
     def _clip(self, gradients: list[Tensor]) -> Tensor:
-        largest = self.settings.max_grad_norm
-        return clip_(gradients, largest) if self.members is None else clip_members_(gradients[0], largest)
+        largest = self._numbers["max_grad_norm"]
+        return clip_members_(gradients[0], largest) if self.members is not None else clip_(gradients, float(largest))
 
     def improve_policy(self) -> None:
         """Follow the gradient of the window's return."""
@@ -285,7 +312,7 @@ class Shac(Learner):
         first_bad = ~self.gradient_norm.isfinite() & ~self.stopped
         self.stopped |= first_bad
         self.bad_window.remember(first_bad, self.noise, self.env.window_start)
-        self.policy_optimizer.rate.copy_(torch.where(self.stopped, 0.0, self._learning_rate(self.settings.actor_lr)))
+        self.policy_optimizer.rate.copy_(torch.where(self.stopped, 0.0, self._learning_rate("actor")))
         stopped = self.stopped.unsqueeze(-1)
         self.policy_optimizer.step([gradient.masked_fill_(stopped, 0.0) for gradient in gradients])
 
@@ -294,14 +321,16 @@ class Shac(Learner):
 
         Nothing here depends on improve_policy() or the other way round.
         """
-        settings, window = self.settings, self.window
+        settings, numbers, window = self.settings, self._numbers, self.window
         self.value_loss = torch.zeros_like(self.episodes.mean_return)
         if not settings.critic:
             return
         with torch.no_grad():
-            targets = td_lambda(window.reward, window.next_value, window.done, settings.gamma, settings.td_lambda)
+            targets = td_lambda(
+                window.reward, window.next_value, window.done, numbers["gamma"], numbers["td_lambda"]
+            )
             foreach_copy_(self._critic_before, self._critic_weights)
-        self.critic_optimizer.rate.copy_(self._learning_rate(settings.critic_lr))
+        self.critic_optimizer.rate.copy_(self._learning_rate("critic"))
         count = settings.critic_batches
         batches = list(zip(window.inputs.chunk(count, dim=-3), targets.chunk(count, dim=-2), strict=True))
         for last in [False] * (settings.critic_passes - 1) + [True]:
@@ -335,7 +364,7 @@ class Shac(Learner):
         if self.settings.critic:
             for before, after in zip(self._critic_before, self._critic_weights, strict=True):
                 after.copy_(torch.where(self.stopped.unsqueeze(-1), before, after))
-            move_weights_towards(self._target_weights, self._critic_weights, self.settings.target_keep)
+            self._move_target()
         adjoint = self.by_member(self.adjoints.state_norms(window.reward))
         steps = adjoint.mean(dim=-1)
         columns = {
@@ -349,10 +378,17 @@ class Shac(Learner):
         }
         self.conclude(window.reward, window.done, columns)
 
-    def _learning_rate(self, initial: float) -> Tensor:
-        settings = self.settings
+    def _move_target(self) -> None:
+        step = self._numbers["target_step"]
+        if isinstance(step, Tensor):
+            self._target_weights[0].lerp_(self._critic_weights[0], step.unsqueeze(1))
+        else:
+            move_weights_towards(self._target_weights, self._critic_weights, self.settings.target_keep)
+
+    def _learning_rate(self, of: str) -> Tensor:
+        settings, initial, fall = self.settings, self._numbers[f"{of}_lr"], self._numbers[f"{of}_lr_change"]
         share = (self.iteration / settings.iterations).clamp(max=1) if settings.lr_decay else self.iteration * 0
-        return initial + (settings.final_lr - initial) * share
+        return initial + fall * share
 
     def warning(self, row: Mapping[str, float]) -> str | None:
         # Some steep worlds are the normal price of contact; where most are, the window is too long or the robot stiff.
