@@ -132,6 +132,13 @@ def compare(arguments: list[str]) -> int:
     return compare_command(arguments)
 
 
+def tune(arguments: list[str]) -> int:
+    """Search for settings by which a task is learned best, with many trials in one batch."""
+    from trot.tune.tune_command import tune_command
+
+    return tune_command(arguments)
+
+
 def study(arguments: list[str]) -> int:
     """Redraw a figure that explains why learning through gradients works: `trot study` lists them."""
     from trot.study.study_command import study_command
@@ -232,6 +239,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "view": view,
     "plot": plot,
     "compare": compare,
+    "tune": tune,
     "study": study,
     "render": render,
     "check": check,

@@ -41,7 +41,7 @@ def resume_together(
 
 def _go_on(asked: Sequence[GoesOn]) -> None:
     runs = [one.run for one in asked]
-    stopped = [_stopped(run) for run in runs]
+    stopped = [stopped_at_a_bad_gradient(run) for run in runs]
     settings = asked[0].settings
     learner = learner_of_seeds(settings, [int(run.settings["seed"]) for run in runs])
     for member, one in enumerate(asked):
@@ -71,7 +71,8 @@ def _record(one: GoesOn, ended: bool, first: int, runs: Sequence[RunFolder]) -> 
     return RunRecord(one.run, schedule, one.done, seconds, waits_with, ended, resume_command(*runs))
 
 
-def _stopped(run: RunFolder) -> bool:
+def stopped_at_a_bad_gradient(run: RunFolder) -> bool:
+    """Whether the last row of its metrics says so."""
     try:
         return bool(run.last_metrics().get("stopped", 0))
     except ValueError:

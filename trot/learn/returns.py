@@ -25,8 +25,8 @@ def policy_loss(reward: Tensor, next_value: Tensor, done: Tensor, gamma: float |
     """Minus the mean discounted return, cut at the end of the window and completed there by the value function.
 
     next_value is the value after each step, already 0 where the episode fell. It counts where an episode ended and in
-    the last step. Discounting begins anew with each episode. Divided by steps times worlds. Members may have each a gamma
-    of its own, (members,).
+    the last step. Discounting begins anew with each episode. Divided by steps times worlds. Members may have
+    each a gamma of its own, (members,).
     """
     if isinstance(gamma, Tensor):
         gamma = gamma.view(-1, 1, 1)

@@ -326,9 +326,7 @@ class Shac(Learner):
         if not settings.critic:
             return
         with torch.no_grad():
-            targets = td_lambda(
-                window.reward, window.next_value, window.done, numbers["gamma"], numbers["td_lambda"]
-            )
+            targets = td_lambda(window.reward, window.next_value, window.done, numbers["gamma"], numbers["td_lambda"])
             foreach_copy_(self._critic_before, self._critic_weights)
         self.critic_optimizer.rate.copy_(self._learning_rate("critic"))
         count = settings.critic_batches
