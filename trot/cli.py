@@ -191,9 +191,10 @@ def replay_fault(arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
-    """Measure speed: `trot bench` the simulation, `trot bench env` the environments, `trot bench train` learning."""
+    """Measure speed: `trot bench` the simulation, `env` the environments, `train` learning, `scale` large batches."""
     try:
         from bench.env import EnvBenchSettings, run_env_bench
+        from bench.scale import ScaleBenchSettings, run_scale_bench
         from bench.step import BenchSettings, run_bench
         from bench.train import TrainBenchSettings, run_train_bench
     except ModuleNotFoundError as error:
@@ -206,13 +207,17 @@ def bench(arguments: list[str]) -> int:
         )
         return 2
 
-    what, rest = (arguments[0], arguments[1:]) if arguments[:1] in (["env"], ["train"]) else ("step", arguments)
+    named = arguments[:1] in (["env"], ["train"], ["scale"])
+    what, rest = (arguments[0], arguments[1:]) if named else ("step", arguments)
     if what == "env":
         description = "Measure the environments, and what they add to the physics."
         run_env_bench(parse(EnvBenchSettings, "trot bench env", description, rest))
     elif what == "train":
         description = "Measure a learning iteration, split into the phases of the algorithm."
         run_train_bench(parse(TrainBenchSettings, "trot bench train", description, rest))
+    elif what == "scale":
+        description = "Measure learning in larger and larger batches: its rate, its memory, and where it stops paying."
+        run_scale_bench(parse(ScaleBenchSettings, "trot bench scale", description, rest))
     else:
         run_bench(parse(BenchSettings, "trot bench", bench.__doc__, rest))
     return 0

@@ -21,6 +21,7 @@ from trot.cli import main
 from trot.learn.algorithms import shac as shac_module
 from trot.learn.algorithms.shac import Shac
 from trot.runs.folder import RunFolder
+from trot.tune.search import Asked, make_groups
 
 TOY = f"{Path(__file__).parents[1] / 'helpers' / 'kicked_weight.py'}:{KICKED.name.upper()}"
 ROUNDS, EACH, MEMBERS = 3, 4, 4
@@ -103,11 +104,11 @@ def test_the_best_rate_is_found(tmp_path, capsys):
 
 
 def test_groups_are_searched_one_after_the_other(tmp_path, capsys):
-    assert toy(tmp_path, "--groups", "offset=0,5", "horizon=24,32", "--rounds", "1") == 0
-    assert list(search(tmp_path)) == [f"offset-{offset}_horizon-{horizon}" for offset in (0, 5) for horizon in (24, 32)]
-    assert len(table(tmp_path)) == 4 * 8
+    assert toy(tmp_path, "--groups", "offset=0,5", "--rounds", "1", "--members", "4") == 0
+    assert list(search(tmp_path)) == ["offset-0", "offset-5"]
+    assert len(table(tmp_path)) == 2 * 4
     best = table(tmp_path)[0]
-    assert best["trial"].startswith("offset-5") and float(best["return"]) > 4.9
+    assert best["trial"].startswith("offset-5") and float(best["return"]) > 4
     run = RunFolder.open(tmp_path / "tune-Docking" / best["trial"])
     assert run.settings["settings"]["offset"] == 5
     command = capsys.readouterr().out.splitlines()[-2]
@@ -259,10 +260,30 @@ def test_mistakes_are_named_before_anything_is_made(tmp_path, capsys, options, s
     assert list(tmp_path.iterdir()) == []
 
 
-def test_networks_are_groups_too(tmp_path, capsys):
-    assert (
-        tune(tmp_path, "--groups", "critic_hidden=4x4,6", "--set", *SMALL[:3], "critic_passes=2", "--rounds", "1") == 0
+def test_groups_are_every_combination_and_networks_may_differ():
+    asked = Asked(
+        "hopper",
+        ("gamma=0.9:0.99",),
+        4,
+        2,
+        None,
+        "shac",
+        None,
+        ("horizon=16,32", "critic_hidden=4x4,6"),
+        ("num_worlds=8",),
+        1,
+        "cpu",
     )
-    assert list(search(tmp_path)) == ["critic_hidden-4x4", "critic_hidden-6"]
-    run = RunFolder.open(tmp_path / "tune-Docking" / "critic_hidden-4x4" / "trial-00")
-    assert run.settings["settings"]["critic_hidden"] == [4, 4]
+    groups = make_groups(asked)
+    found = [(one.name, one.base.settings.horizon, one.base.settings.critic_hidden) for one in groups]
+    assert found == [
+        ("horizon-16_critic_hidden-4x4", 16, (4, 4)),
+        ("horizon-16_critic_hidden-6", 16, (6,)),
+        ("horizon-32_critic_hidden-4x4", 32, (4, 4)),
+        ("horizon-32_critic_hidden-6", 32, (6,)),
+    ]
+    assert {(one.base.settings.num_worlds, one.base.seed, one.iterations, one.rounds) for one in groups} == {
+        (8, 1, 1000, 2)
+    }
+    # Half of the tuned 2000 iterations in each of two rounds; groups draw apart.
+    assert len({tuple(trial.values["gamma"] for trial in one.begin().trials) for one in groups}) == 4
