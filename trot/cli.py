@@ -52,13 +52,16 @@ def check(arguments: list[str]) -> int:
 
 def train(arguments: list[str]) -> int:
     """Teach a policy by gradients through the simulation."""
-    from trot.learn.train import parse_settings
+    from trot.learn.ranks import follows
+    from trot.learn.train import help_to_train, parse_settings
     from trot.learn.train import train as start
     from trot.learn.train_together import train_together
 
     settings = parse_settings(arguments)
     if settings.seeds:
         train_together(settings)
+    elif follows():
+        help_to_train(settings)
     else:
         start(settings)
     return 0

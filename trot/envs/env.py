@@ -259,7 +259,7 @@ class Env:
             activation,
         )
         done = terminated | truncated
-        if done.is_cuda or bool(done.any()):
+        if self._some_begin(done):
             self._worlds = self._begin_episodes(done, self._worlds)
         return Move(
             self._worlds.observation,
@@ -324,6 +324,10 @@ class Env:
         terms = self.task.reward_terms(measured, action)
         values = joined(terms)
         return list(terms), values if all_sound else torch.where(sound, values, self._zero)
+
+    def _some_begin(self, done: Tensor) -> bool:
+        """Whether starts are to be looked at; a GPU is not asked."""
+        return done.is_cuda or bool(done.any())
 
     def _begin_episodes(self, done: Tensor, ended: Worlds) -> Worlds:
         """Fresh starts where an episode is done; elsewhere nothing changes, gradients included."""

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
+from trot.learn.ranks import refuse_ranks
 from trot.learn.resume import GoesOn, load_state, refuse_other_columns
 from trot.learn.run_record import RunRecord, resume_command
 from trot.learn.train import stoppable
@@ -28,6 +29,7 @@ def resume_together(
     A run that is finished, or that a bad gradient stopped, keeps its place in the batch and is left as it is: with the
     same runs as before, the others go on bit for bit. One that was saved later than others waits until they are there.
     """
+    refuse_ranks("trot resume of several runs")
     with contextlib.ExitStack() as opened:
         runs = [opened.enter_context(RunFolder.reopen(path)) for path in _apart(paths)]
         # In the order in which they were trained, whatever the order of their names.

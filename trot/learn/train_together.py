@@ -12,6 +12,7 @@ from trot.envs.trainable import require_trainable
 from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Learner
 from trot.learn.member_learner import make_member_learner
+from trot.learn.ranks import refuse_ranks
 from trot.learn.run_record import RunRecord, resume_command, writing_into
 from trot.learn.seeds import parsed_seeds
 from trot.learn.train import TrainSettings, choose_device, described, random_physics, run_name, stoppable
@@ -21,6 +22,7 @@ from trot.runs.folder import RunFolder
 
 def train_together(settings: TrainSettings[Any]) -> list[RunFolder]:
     """Start a run for each of the seeds and see them through, all in one batch."""
+    refuse_ranks("trot train --seeds")
     algorithm, seeds = find_algorithm(settings.algo), parsed_seeds(settings.seeds)
     learner = learner_of_seeds(settings, seeds)
     require_trainable(learner.env)

@@ -184,7 +184,7 @@ class Trainer:
 
     def _at_goal(self, record: RunRecord) -> bool:
         row, goal = record.last_row, record.schedule.stop_at
-        enough = row["episodes"] >= self.learner.env.num_worlds // len(self.records)
+        enough = row["episodes"] >= self.learner.num_worlds
         reached = goal is not None and enough and row["episode_return"] >= goal
         # By the number that is written: whoever reads the metrics comes to the same answer.
         return reached or record.schedule.out_of_time(row["seconds"])

@@ -16,6 +16,7 @@ from trot.atomic import replacing
 from trot.command_line import parse
 from trot.compare.train_members import only_here
 from trot.envs.device import existing_device
+from trot.learn.ranks import refuse_ranks
 from trot.learn.train import DEFAULT_ALGORITHM, choose_device
 from trot.tune.batch import Batch
 from trot.tune.population import Population
@@ -63,6 +64,7 @@ def tune_command(arguments: list[str]) -> int:
     The same command goes on where a search was stopped, and prints the table again where it is over.
     """
     given = parse(TuneSettings, "trot tune", tune_command.__doc__, arguments)
+    refuse_ranks("trot tune")
     device = choose_device(given.device)
     existing_device(device)
     asked = Asked(

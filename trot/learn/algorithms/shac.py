@@ -186,6 +186,7 @@ class Shac(Learner):
     )
     shown = {"value loss": "value_loss", "gradient": "gradient_norm"}  # noqa: RUF012
     takes_members = True
+    takes_ranks = True
     own_settings = ("gamma", "actor_lr", "critic_lr", "final_lr", "max_grad_norm", "td_lambda", "target_keep")
     bad_window: BadWindow
 
@@ -230,7 +231,8 @@ class Shac(Learner):
         return (
             Phase("rollout", self.rollout),
             Phase("backward", self.improve_policy),
-            Phase("critic", self.fit_critic, beside_last=True),
+            # Two streams would send messages between ranks in an order that is not the same on all of them.
+            Phase("critic", self.fit_critic, beside_last=self.ranks is None),
             Phase("other", self.finish),
         )
 
@@ -263,13 +265,17 @@ class Shac(Learner):
         self.window = Window(joined, actions, seen, states, reward, next_value, done, loss)
 
     def _draw_noise(self) -> Tensor:
-        *_, horizon, num_worlds, num_actions = self.bad_window.noise.shape
+        *_, horizon, each, num_actions = self.bad_window.noise.shape
+        num_worlds = self.num_worlds
         drawn = [
             torch.randn(
                 (horizon, num_worlds, num_actions), generator=generator, dtype=self.env.dtype, device=self.device
             )
             for generator in self.generators
         ]
+        if self.ranks is not None:
+            # All ranks draw for all worlds, so that each has the noise that it would have in a single process.
+            return drawn[0][:, self.ranks.rows(each)]
         return drawn[0] if self.members is None else torch.stack(drawn)
 
     def _over_steps(self, of_each: list[Tensor]) -> Tensor:
@@ -289,7 +295,8 @@ class Shac(Learner):
             return self._gathered(torch.autograd.grad(actions, self._policy_parameters, by_actions))
 
         window = (self.window.inputs, self.noise, self.by_member(self.adjoints.actions))
-        return sum_over_rows(by_weights, *window, widths=self._widths_to_share(self.settings.actor_hidden))
+        widths = self._widths_to_share(self.settings.actor_hidden)
+        return self.mean_over_ranks(sum_over_rows(by_weights, *window, widths=widths))
 
     def _gathered(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """One for each parameter; with members a single one, (members, weights of each)."""
@@ -343,7 +350,8 @@ class Shac(Learner):
             return [loss.detach(), *self._gathered(gradients)]
 
         widths = self._widths_to_share(self.settings.critic_hidden)
-        loss, *gradients = mean_over_rows(loss_and_gradient, inputs, target, widths=widths)
+        found = mean_over_rows(loss_and_gradient, inputs, target, widths=widths)
+        loss, *gradients = self.mean_over_ranks(found)
         self._clip(gradients)
         self.critic_optimizer.step(gradients)
         return loss
@@ -358,21 +366,22 @@ class Shac(Learner):
     def finish(self) -> None:
         """Learn what observations look like, move the target critic, and write down how it went."""
         window = self.window
-        self.agent.normalizer.update(self._over_steps(window.seen))
+        self.agent.normalizer.update(self._over_steps(window.seen), self.ranks)
         if self.settings.critic:
             for before, after in zip(self._critic_before, self._critic_weights, strict=True):
                 after.copy_(torch.where(self.stopped.unsqueeze(-1), before, after))
             self._move_target()
         adjoint = self.by_member(self.adjoints.state_norms(window.reward))
-        steps = adjoint.mean(dim=-1)
+        steep = (adjoint > STEEP).any(dim=-2).to(adjoint.dtype).mean(dim=-1)
+        steps, steep, loss = self.mean_over_ranks([adjoint.mean(dim=-1), steep, window.loss])
         columns = {
-            "policy_loss": window.loss,
+            "policy_loss": loss,
             "value_loss": self.value_loss,
             "gradient_norm": self.gradient_norm,
             "adjoint_first": steps[..., 0],
             "adjoint_median": steps.median() if self.members is None else steps.median(dim=-1).values,
             "adjoint_last": steps[..., -1],
-            "steep_worlds": (adjoint > STEEP).any(dim=-2).to(adjoint.dtype).mean(dim=-1),
+            "steep_worlds": steep,
         }
         self.conclude(window.reward, window.done, columns)
 

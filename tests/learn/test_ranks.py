@@ -1,0 +1,140 @@
+"""Two ranks that share the worlds learn what one process learns with all of them; in float64 to 1e-9."""
+
+import json
+import shutil
+import signal
+import time
+
+import pytest
+import torch
+from alike import ROUNDING, same_bits
+from two_ranks import finish, run_checks, start
+
+from trot.cli import main
+from trot.learn.ranks import LAUNCHED, launched
+from trot.runs.folder import RunFolder
+
+SMALL = ["--num-worlds", "4", "--horizon", "16", "--save-every", "3", "--keep-every", "6", "--no-lr-decay"]
+SMALL += ["--actor-hidden", "8", "--critic-hidden", "8", "--critic-passes", "2", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Of all checks, by their names: two processes make them all."""
+    return run_checks("plain", "random_physics", "without_critic", "go_on", "bad_gradient", "refusals")
+
+
+@pytest.mark.parametrize("check", ["plain", "random_physics", "without_critic"])
+def test_ten_iterations_on_two_ranks_are_those_of_one_process(found, check):
+    assert found[check]["distances"][0] == 0, "they begin to the bit"
+    assert max(found[check]["distances"]) < ROUNDING
+    assert [1 in ended and 2 in ended for ended in found[check]["ended"]] == [True, True]
+    assert found[check]["columns"]["episodes"] >= 4
+    assert found[check]["steps"] == 10 * 4 * (12 if check == "without_critic" else 6)
+
+
+def test_what_is_saved_goes_on_on_both_ranks_to_the_bit_and_in_one_process(found):
+    assert found["go_on"]["loaded"] == 0
+    assert found["go_on"]["to the bit"]
+    assert 0 < found["go_on"]["alone"] < ROUNDING
+
+
+def test_a_bad_gradient_on_one_rank_stops_both(found):
+    assert found["bad_gradient"] == {"stopped": 1.0, "weights are kept": True, "window": True, "noise": [6, 4, 3]}
+
+
+def test_what_cannot_be_shared_says_so(found):
+    worlds, ppo = found["refusals"]
+    assert worlds == "num_worlds 5 must be a multiple of 2: as many worlds on every rank"
+    assert ppo.startswith("Ppo cannot learn on several ranks, as shac, shac-no-critic and bptt can")
+
+
+def train_command(root, *more):
+    return ["-m", "trot", "train", "hopper", *SMALL, "--iterations", "8", "--runs", str(root), "--name", "run", *more]
+
+
+def learned(path):
+    """All of a run but for the time that it took."""
+    run = RunFolder.open(path)
+    rows = {str(row["iteration"]): {**row, "seconds": 0.0} for row in run.read_metrics()}
+    last = {name: part for name, part in run.load_checkpoint("last").items() if "seconds" not in name}
+    del last["metrics_checksum"]
+    return {"rows": rows, **last}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run on two ranks that nothing stops."""
+    root = tmp_path_factory.mktemp("whole")
+    codes, out, errors = finish(start(*train_command(root)))
+    assert codes == [0, 0], errors
+    assert "hopper, shac, seed 0, on 2 ranks, cpu" in out[0] and out[1] == ""
+    return root / "run"
+
+
+def test_the_run_folder_is_that_of_one_process(whole, tmp_path):
+    alone = tmp_path / "run"
+    assert main(train_command(tmp_path)[2:]) == 0
+    files = [{str(file.relative_to(path)) for file in path.rglob("*")} for path in (whole, alone)]
+    assert files[0] == files[1]
+    settings = [json.loads((path / "settings.json").read_text()) for path in (whole, alone)]
+    assert settings[0].pop("ranks") == 2 and settings[0].pop("checksum") != settings[1].pop("checksum")
+    assert settings[0] == settings[1]
+    runs = [RunFolder.open(path) for path in (whole, alone)]
+    assert same_bits(*(run.load_checkpoint("initial") for run in runs))
+    for found, expected in zip(*(run.read_metrics()[:4] for run in runs), strict=True):
+        assert {**found, "seconds": 0} == pytest.approx({**expected, "seconds": 0}, rel=1e-3, abs=1e-5)
+
+
+def test_one_process_goes_on_with_a_message(whole, tmp_path, capsys):
+    shutil.copytree(whole, tmp_path / "run")
+    assert main(["resume", str(tmp_path / "run"), "--iterations", "10"]) == 0
+    printed = capsys.readouterr().out
+    assert "was trained on 2 ranks and goes on on 1: sums are taken in another order" in printed
+    assert RunFolder.open(tmp_path / "run").last_metrics()["iteration"] == 10
+    assert main(["resume", str(tmp_path / "run"), "--iterations", "11"]) == 0
+    assert "was trained on" not in capsys.readouterr().out
+
+
+def wait_for_a_checkpoint(path, processes):
+    while not (path / "checkpoints" / "last.pt").exists():
+        assert [process.poll() for process in processes] == [None, None]
+        time.sleep(0.005)
+
+
+def test_a_lost_rank_ends_the_run_and_it_goes_on_to_the_bit(whole, tmp_path):
+    path = tmp_path / "run"
+    processes = start(*train_command(tmp_path, "--iterations", "4000"))
+    wait_for_a_checkpoint(path, processes)
+    processes[1].kill()
+    codes, _, errors = finish(processes)
+    assert codes == [2, -signal.SIGKILL]
+    said = errors[0].splitlines()[-1]
+    assert said.startswith("trot train: another rank does not answer any more (")
+    assert said.endswith(f"Go on as it was started: torchrun --nproc-per-node 2 -m trot resume {path}")
+    # It may have come further than the run that nothing stopped: back to where both have been.
+    checkpoints = path / "checkpoints"
+    kept = checkpoints / "iteration_000006.pt"
+    if kept.exists():
+        shutil.copyfile(kept, checkpoints / "last.pt")
+    codes, out, errors = finish(start("-m", "trot", "resume", path, "--iterations", "8"))
+    assert codes == [0, 0], errors
+    assert "on 2 ranks, cpu" in out[0] and out[1] == ""
+    assert same_bits(learned(path), learned(whole))
+
+
+def test_without_torchrun_there_are_no_ranks(monkeypatch, capsys):
+    for name in LAUNCHED:
+        monkeypatch.delenv(name, raising=False)
+    assert not launched()
+    for name in LAUNCHED:
+        monkeypatch.setenv(name, "1")
+    assert not launched(), "one process alone"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert launched()
+    assert main(["train", "hopper", "--seeds", "0-1", "--device", "cpu"]) == 2
+    assert main(["tune", "hopper", "--over", "gamma=0.5:0.9", "--device", "cpu"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "trot train: trot train --seeds runs in one process: start it without torchrun"
+    assert said[1] == "trot tune: trot tune runs in one process: start it without torchrun"
+    assert not torch.distributed.is_initialized()
