@@ -1,4 +1,8 @@
-"""What two ranks do together, held against one process that does it all. A program: the names of checks to run."""
+"""What two ranks do together, held against one process that does it all.
+
+A program: it makes all checks, trains and resumes runs in a folder, prints what it found as JSON, and then trains until
+somebody ends it.
+"""
 
 import io
 import json
@@ -10,6 +14,7 @@ from alike import distance, same_bits
 from small_shac import FALLS, RUNS_OUT_OF_TIME, SMALL, end_inside
 
 import trot
+from trot.cli import main
 from trot.envs.rank_env import RankEnv
 from trot.envs.registry import make_task
 from trot.learn.algorithms import find_algorithm
@@ -17,6 +22,8 @@ from trot.learn.algorithms import shac as shac_module
 from trot.learn.ranks import ranks_on
 
 RANDOM = trot.Randomize(mass=(0.8, 1.2), friction=(0.5, 1.5), motor_strength=(0.9, 1.1))
+RUN = ["--num-worlds", "4", "--horizon", "16", "--save-every", "3", "--keep-every", "6", "--no-lr-decay"]
+RUN += ["--actor-hidden", "8", "--critic-hidden", "8", "--critic-passes", "2", "--device", "cpu"]
 
 
 def make(ranks, algo="shac", randomize=None, seed=3, **changes):
@@ -126,9 +133,22 @@ def refusals(ranks):
     return said
 
 
-CHECKS = {check.__name__: check for check in (plain, random_physics, without_critic, go_on, bad_gradient, refusals)}
+def train(root, name, iterations):
+    return main(["train", "hopper", *RUN, "--iterations", str(iterations), "--runs", root, "--name", name])
+
+
+def runs(root):
+    """One that nothing stops, and one that goes on after six of eight iterations: the exit codes."""
+    codes = [train(root, "whole", 8), train(root, "parts", 6)]
+    return [*codes, main(["resume", f"{root}/parts", "--iterations", "8"])]
+
 
 if __name__ == "__main__":
     assert (FALLS, RUNS_OUT_OF_TIME) == (1, 2)
     both = ranks_on("cpu")
-    print(json.dumps({name: CHECKS[name](both) for name in sys.argv[1:]}))
+    checks = (plain, random_physics, without_critic, go_on, bad_gradient, refusals)
+    results = {check.__name__: check(both) for check in checks}
+    results["runs"] = runs(sys.argv[1])
+    if both.number == 0:
+        print(json.dumps(results), flush=True)
+    sys.exit(train(sys.argv[1], "lost", 100_000))

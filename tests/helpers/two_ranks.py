@@ -1,14 +1,9 @@
-"""Two processes that learn together: what they say is printed by the first one, as JSON in its last line.
+"""Two processes that learn together, started as torchrun starts them."""
 
-Run as a program, it is one of them.
-"""
-
-import json
 import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 SIZE = 2
 
@@ -39,10 +34,3 @@ def finish(processes, seconds=120):
     """Exit codes, what was printed, and what was complained of, by rank."""
     said = [process.communicate(timeout=seconds) for process in processes]
     return [process.returncode for process in processes], [out for out, _ in said], [error for _, error in said]
-
-
-def run_checks(*names):
-    """What each of these functions of rank_checks.py gives on rank 0."""
-    codes, out, errors = finish(start(Path(__file__).with_name("rank_checks.py"), *names))
-    assert codes == [0] * SIZE, errors
-    return json.loads(out[0].splitlines()[-1])

@@ -4,24 +4,50 @@ import json
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
+import rank_checks
 import torch
 from alike import ROUNDING, same_bits
-from two_ranks import finish, run_checks, start
+from two_ranks import finish, start
 
 from trot.cli import main
 from trot.learn.ranks import LAUNCHED, launched
 from trot.runs.folder import RunFolder
 
-SMALL = ["--num-worlds", "4", "--horizon", "16", "--save-every", "3", "--keep-every", "6", "--no-lr-decay"]
-SMALL += ["--actor-hidden", "8", "--critic-hidden", "8", "--critic-passes", "2", "--device", "cpu"]
+
+class Together:
+    """Two processes that made all checks and trained; then one of them was killed in the middle of a training."""
+
+    def __init__(self, root):
+        self.root = root
+        processes = start(Path(rank_checks.__file__), root)
+        self.printed = []
+        while not self.printed or not self.printed[-1].startswith("{"):
+            line = processes[0].stdout.readline()
+            assert line, finish(processes)
+            self.printed.append(line)
+        self.found = json.loads(self.printed.pop())
+        wait_for_a_checkpoint(root / "lost", processes)
+        processes[1].kill()
+        self.codes, self.rest, self.errors = finish(processes)
+
+
+def wait_for_a_checkpoint(path, processes):
+    while not (path / "checkpoints" / "iteration_000006.pt").exists():
+        assert [process.poll() for process in processes] == [None, None], finish(processes)
+        time.sleep(0.005)
 
 
 @pytest.fixture(scope="module")
-def found():
-    """Of all checks, by their names: two processes make them all."""
-    return run_checks("plain", "random_physics", "without_critic", "go_on", "bad_gradient", "refusals")
+def both(tmp_path_factory):
+    return Together(tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.fixture(scope="module")
+def found(both):
+    return both.found
 
 
 @pytest.mark.parametrize("check", ["plain", "random_physics", "without_critic"])
@@ -49,45 +75,44 @@ def test_what_cannot_be_shared_says_so(found):
     assert ppo.startswith("Ppo cannot learn on several ranks, as shac, shac-no-critic and bptt can")
 
 
-def train_command(root, *more):
-    return ["-m", "trot", "train", "hopper", *SMALL, "--iterations", "8", "--runs", str(root), "--name", "run", *more]
-
-
 def learned(path):
     """All of a run but for the time that it took."""
     run = RunFolder.open(path)
     rows = {str(row["iteration"]): {**row, "seconds": 0.0} for row in run.read_metrics()}
-    last = {name: part for name, part in run.load_checkpoint("last").items() if "seconds" not in name}
-    del last["metrics_checksum"]
-    return {"rows": rows, **last}
+    return {"rows": rows, **without_times(run.load_checkpoint("last"))}
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A run on two ranks that nothing stops."""
-    root = tmp_path_factory.mktemp("whole")
-    codes, out, errors = finish(start(*train_command(root)))
-    assert codes == [0, 0], errors
-    assert "hopper, shac, seed 0, on 2 ranks, cpu" in out[0] and out[1] == ""
-    return root / "run"
+def without_times(saved):
+    return {name: part for name, part in saved.items() if name not in ("seconds", "metrics_checksum")}
 
 
-def test_the_run_folder_is_that_of_one_process(whole, tmp_path):
-    alone = tmp_path / "run"
-    assert main(train_command(tmp_path)[2:]) == 0
-    files = [{str(file.relative_to(path)) for file in path.rglob("*")} for path in (whole, alone)]
+def test_rank_0_alone_speaks(both):
+    assert both.found["runs"] == [0, 0, 0]
+    assert both.printed[0].startswith("hopper, shac, seed 0, on 2 ranks, cpu. Run folder: ")
+    assert both.rest[1] == ""
+
+
+def test_the_run_folder_is_that_of_one_process(both, tmp_path):
+    options = [*rank_checks.RUN, "--iterations", "8", "--runs", str(tmp_path), "--name", "run"]
+    assert main(["train", "hopper", *options]) == 0
+    paths = both.root / "whole", tmp_path / "run"
+    files = [{str(file.relative_to(path)) for file in path.rglob("*")} for path in paths]
     assert files[0] == files[1]
-    settings = [json.loads((path / "settings.json").read_text()) for path in (whole, alone)]
+    settings = [json.loads((path / "settings.json").read_text()) for path in paths]
     assert settings[0].pop("ranks") == 2 and settings[0].pop("checksum") != settings[1].pop("checksum")
     assert settings[0] == settings[1]
-    runs = [RunFolder.open(path) for path in (whole, alone)]
+    runs = [RunFolder.open(path) for path in paths]
     assert same_bits(*(run.load_checkpoint("initial") for run in runs))
-    for found, expected in zip(*(run.read_metrics()[:4] for run in runs), strict=True):
-        assert {**found, "seconds": 0} == pytest.approx({**expected, "seconds": 0}, rel=1e-3, abs=1e-5)
+    for ours, expected in zip(*(run.read_metrics()[:4] for run in runs), strict=True):
+        assert {**ours, "seconds": 0} == pytest.approx({**expected, "seconds": 0}, rel=1e-3, abs=1e-5)
 
 
-def test_one_process_goes_on_with_a_message(whole, tmp_path, capsys):
-    shutil.copytree(whole, tmp_path / "run")
+def test_both_ranks_go_on_to_the_bit(both):
+    assert same_bits(learned(both.root / "parts"), learned(both.root / "whole"))
+
+
+def test_one_process_goes_on_with_a_message(both, tmp_path, capsys):
+    shutil.copytree(both.root / "whole", tmp_path / "run")
     assert main(["resume", str(tmp_path / "run"), "--iterations", "10"]) == 0
     printed = capsys.readouterr().out
     assert "was trained on 2 ranks and goes on on 1: sums are taken in another order" in printed
@@ -96,31 +121,35 @@ def test_one_process_goes_on_with_a_message(whole, tmp_path, capsys):
     assert "was trained on" not in capsys.readouterr().out
 
 
-def wait_for_a_checkpoint(path, processes):
-    while not (path / "checkpoints" / "last.pt").exists():
-        assert [process.poll() for process in processes] == [None, None]
-        time.sleep(0.005)
-
-
-def test_a_lost_rank_ends_the_run_and_it_goes_on_to_the_bit(whole, tmp_path):
-    path = tmp_path / "run"
-    processes = start(*train_command(tmp_path, "--iterations", "4000"))
-    wait_for_a_checkpoint(path, processes)
-    processes[1].kill()
-    codes, _, errors = finish(processes)
-    assert codes == [2, -signal.SIGKILL]
-    said = errors[0].splitlines()[-1]
+def test_a_lost_rank_ends_the_run_with_a_checkpoint_to_go_on_from(both):
+    path = both.root / "lost"
+    assert both.codes == [2, -signal.SIGKILL]
+    said = both.errors[0].splitlines()[-1]
     assert said.startswith("trot train: another rank does not answer any more (")
     assert said.endswith(f"Go on as it was started: torchrun --nproc-per-node 2 -m trot resume {path}")
-    # It may have come further than the run that nothing stopped: back to where both have been.
+    saved = [RunFolder.open(one).load_checkpoint("iteration_000006") for one in (path, both.root / "whole")]
+    assert same_bits(*map(without_times, saved))
+    assert RunFolder.open(path).load_checkpoint("last")["iteration"] >= 3
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("lost", [0, 1])
+def test_whichever_rank_is_lost_both_go_on_to_the_bit(both, tmp_path, lost):
+    options = [*rank_checks.RUN, "--iterations", "100000", "--runs", str(tmp_path), "--name", "run"]
+    processes = start("-m", "trot", "train", "hopper", *options)
+    path = tmp_path / "run"
+    wait_for_a_checkpoint(path, processes)
+    processes[lost].kill()
+    codes, _, errors = finish(processes)
+    assert codes[lost] == -signal.SIGKILL and codes[1 - lost] == 2
+    assert "another rank does not answer any more" in errors[1 - lost].splitlines()[-1]
+    # It has come further than the run that nothing stopped: back to where both have been.
     checkpoints = path / "checkpoints"
-    kept = checkpoints / "iteration_000006.pt"
-    if kept.exists():
-        shutil.copyfile(kept, checkpoints / "last.pt")
+    shutil.copyfile(checkpoints / "iteration_000006.pt", checkpoints / "last.pt")
     codes, out, errors = finish(start("-m", "trot", "resume", path, "--iterations", "8"))
     assert codes == [0, 0], errors
     assert "on 2 ranks, cpu" in out[0] and out[1] == ""
-    assert same_bits(learned(path), learned(whole))
+    assert same_bits(learned(path), learned(both.root / "whole"))
 
 
 def test_without_torchrun_there_are_no_ranks(monkeypatch, capsys):
