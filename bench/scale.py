@@ -1,7 +1,8 @@
-"""How far a batch grows: steps per second of learning and memory against worlds and members, and where it stops paying.
+"""How far a batch grows: steps per second and memory against worlds, members and ranks, and where it stops paying.
 
 python -m bench.scale                     the Ant, on the GPU where there is one
 python -m bench.scale --tasks ant humanoid --worlds 64 1024 16384 --members 16
+python -m bench.scale --worlds 1024 --members --ranks 1 2    one process, and two that share the worlds
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
 import tyro
 
 from bench.report import describe_machine, gpu_name, markdown_table
@@ -42,6 +44,8 @@ class ScaleBenchSettings:
     """Worlds of one learner; from 64 to 65,536 on a GPU and from 16 to 1024 on the CPU unless given."""
     members: tuple[int, ...] = (4, 16)
     """Seeds in one batch, each with the task's tuned number of worlds."""
+    ranks: tuple[int, ...] = ()
+    """Processes that share the largest of these numbers of worlds, as by torchrun; on the CPU, and the cores, too."""
     algo: str = DEFAULT_ALGORITHM
     """One of `trot algorithms`, or path/to/file.py:NAME."""
     device: str = "auto"
@@ -60,6 +64,8 @@ class Batch:
     worlds: int
     """Of each member, where there are several."""
     members: int | None = None
+    ranks: int | None = None
+    """Processes that share the worlds."""
 
     @property
     def size(self) -> int:
@@ -67,7 +73,7 @@ class Batch:
 
     def __str__(self) -> str:
         worlds = f"{self.worlds:,}" if self.members is None else f"{self.members} x {self.worlds:,}"
-        return f"{self.task}, {worlds} worlds"
+        return f"{self.task}, {worlds} worlds" + (f" on {self.ranks} ranks" if self.ranks else "")
 
 
 @dataclass(frozen=True)
@@ -85,13 +91,16 @@ class Measured:
 
 def run_scale_bench(settings: ScaleBenchSettings) -> None:
     """Measure and print."""
-    for name in ("worlds", "members"):
+    for name in ("worlds", "members", "ranks"):
         if any(number < 1 for number in getattr(settings, name)):
             raise ValueError(f"{name} must be at least 1, not {min(getattr(settings, name))}")
     if settings.iterations < 1:
         raise ValueError(f"iterations must be at least 1, not {settings.iterations}")
     device = choose_device(settings.device)
     room = memory_bytes(existing_device(device))
+    gpus = torch.cuda.device_count()
+    if device.startswith("cuda") and max(settings.ranks, default=1) > gpus:
+        raise ValueError(f"there are {gpus} GPUs here for {max(settings.ranks)} ranks")
     algorithm = find_algorithm(settings.algo)
     for task in settings.tasks:
         make_task(task)
@@ -102,6 +111,7 @@ def run_scale_bench(settings: ScaleBenchSettings) -> None:
         batches = [Batch(task, count) for count in worlds]
         own = algorithm.resolve(task).num_worlds
         batches += [Batch(task, own, members) for members in sorted(set(settings.members))]
+        batches += [Batch(task, worlds[-1], ranks=ranks) for ranks in sorted(set(settings.ranks))]
         measured: list[Measured] = []
         for batch in batches:
             measured.append(_measured(batch, settings, device, measured, room))
@@ -116,11 +126,15 @@ def _measured(
 ) -> Measured:  # fmt: skip
     print(f"{batch}, {settings.algo}, {device}", file=sys.stderr, flush=True)
     most = how_many_fit(before, room)
-    if most is not None and batch.size > most:
+    # Each rank has a GPU of its own; on the CPU they share the memory.
+    shares = batch.ranks or 1 if device.startswith("cuda") else 1
+    if most is not None and batch.size > most * shares:
         # A machine whose memory runs out may end another program than this one.
         return Measured(batch, fits=False)
     asked = {**asdict(batch), "algo": settings.algo, "device": device, "iterations": settings.iterations}
-    command = [sys.executable, "-m", "bench.scale_child", json.dumps(asked)]
+    ranks = asked.pop("ranks") or 1
+    launcher = [] if ranks == 1 else ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
+    command = [sys.executable, *launcher, "-m", "bench.scale_child", json.dumps(asked)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if result.returncode in (-signal.SIGKILL, -signal.SIGABRT):
         # What the system does to the largest process when memory runs out, and C++ to its own.
@@ -135,8 +149,9 @@ def _measured(
 
 
 def how_many_fit(measured: Sequence[Measured], room: float) -> int | None:
-    """Worlds in all, by the memory that the two largest batches took; None where fewer than two tell."""
-    by_size = {one.batch.size: one.memory for one in sorted(measured, key=lambda one: one.memory) if one.fits}
+    """Worlds in all of one process, by the memory of the two largest batches; None where fewer than two tell."""
+    alone = [one for one in measured if one.fits and one.batch.ranks is None]
+    by_size = {one.batch.size: one.memory for one in sorted(alone, key=lambda one: one.memory)}
     known = sorted(by_size.items())
     if len(known) < 2:
         return None
@@ -158,13 +173,14 @@ def scale_table(measured: Sequence[Measured]) -> str:
                 f"{each:,.0f}",
                 f"{one.memory / 2**30:.2f}",
             ]
-        rows.append([str(batch.members or 1), f"{batch.worlds:,}", *cells])
-    return markdown_table(["members", "worlds of each", "iteration ms", "steps/s", "of each", "GiB"], rows)
+        rows.append([str(batch.ranks or 1), str(batch.members or 1), f"{batch.worlds:,}", *cells])
+    head = ["ranks", "members", "worlds of each", "iteration ms", "steps/s", "of each", "GiB of rank 0"]
+    return markdown_table(head, rows)
 
 
 def told(measured: Sequence[Measured], room: float) -> str:
     """Where more worlds stop paying, and how many would fit where some do not."""
-    alone = [one for one in measured if one.fits and one.batch.members is None]
+    alone = [one for one in measured if one.fits and one.batch.members is None and one.batch.ranks is None]
     lines = []
     if len(alone) > 1:
         highest = max(one.steps_per_second for one in alone)

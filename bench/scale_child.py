@@ -14,6 +14,7 @@ import torch
 from trot.envs.device import TooManyWorldsError, memory_bytes
 from trot.learn.algorithms import find_algorithm
 from trot.learn.iteration_time import measure_iterations
+from trot.learn.ranks import follows
 from trot.out_of_memory import out_of_memory
 
 SHARE = 0.9
@@ -54,4 +55,6 @@ def _memory(device: str) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(**json.loads(sys.argv[1]))))
+    measured = measure(**json.loads(sys.argv[1]))
+    if not follows():
+        print(json.dumps(measured))

@@ -89,15 +89,15 @@ def test_where_more_worlds_stop_paying_is_told_and_what_does_not_fit() -> None:
     )
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in scale_table(measured[2:]).splitlines()]
     assert cells[2:] == [
-        ["1", "1,024", "100.0", "400,000", "400,000", "3.50"],
-        ["16", "64", "100.0", "900,000", "56,250", "2.00"],
+        ["1", "1", "1,024", "100.0", "400,000", "400,000", "3.50"],
+        ["1", "16", "64", "100.0", "900,000", "56,250", "2.00"],
     ]
 
 
 def test_a_batch_is_measured_in_a_process_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     run_scale_bench(ScaleBenchSettings(("cartpole",), worlds=(4,), members=(), device="cpu", iterations=1))
     rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
-    ((_, worlds, milliseconds, rate, *_),) = ([cell.strip() for cell in row] for row in rows)
+    ((_, _, worlds, milliseconds, rate, *_),) = ([cell.strip() for cell in row] for row in rows)
     # 32 steps in each of four worlds.
     assert worlds == "4"
     assert float(rate.replace(",", "")) == pytest.approx(32 * 4 / float(milliseconds) * 1e3, rel=0.01)
