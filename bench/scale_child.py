@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from trot.envs.device import TooManyWorldsError, memory_bytes
+from trot.envs.ranks import follows
 from trot.learn.algorithms import find_algorithm
 from trot.learn.iteration_time import measure_iterations
-from trot.learn.ranks import follows
 from trot.out_of_memory import out_of_memory
 
 SHARE = 0.9

@@ -52,7 +52,7 @@ def check(arguments: list[str]) -> int:
 
 def train(arguments: list[str]) -> int:
     """Teach a policy by gradients through the simulation."""
-    from trot.learn.ranks import follows
+    from trot.envs.ranks import follows
     from trot.learn.train import help_to_train, parse_settings
     from trot.learn.train import train as start
     from trot.learn.train_together import train_together

@@ -16,10 +16,10 @@ from small_shac import FALLS, RUNS_OUT_OF_TIME, SMALL, end_inside
 import trot
 from trot.cli import main
 from trot.envs.rank_env import RankEnv
+from trot.envs.ranks import ranks_on
 from trot.envs.registry import make_task
 from trot.learn.algorithms import find_algorithm
 from trot.learn.algorithms import shac as shac_module
-from trot.learn.ranks import ranks_on
 
 RANDOM = trot.Randomize(mass=(0.8, 1.2), friction=(0.5, 1.5), motor_strength=(0.9, 1.1))
 RUN = ["--num-worlds", "4", "--horizon", "16", "--save-every", "3", "--keep-every", "6", "--no-lr-decay"]

@@ -13,7 +13,7 @@ from alike import ROUNDING, same_bits
 from two_ranks import finish, start
 
 from trot.cli import main
-from trot.learn.ranks import LAUNCHED, launched
+from trot.envs.ranks import LAUNCHED, launched
 from trot.runs.folder import RunFolder
 
 

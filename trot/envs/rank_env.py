@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,11 +10,9 @@ from torch import Tensor
 from trot.envs.device import capturing
 from trot.envs.env import Env, starts_in_store
 from trot.envs.randomize import Randomize
+from trot.envs.ranks import Ranks
 from trot.envs.task import Task
 from trot.envs.worlds import Starts
-
-if TYPE_CHECKING:
-    from trot.learn.ranks import Ranks
 
 
 class RankEnv(Env):

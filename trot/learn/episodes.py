@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
+from trot.envs.ranks import Ranks
 from trot.learn.agent import Agent
 from trot.learn.members import widened
 from trot.learn.returns import finished_returns
-
-if TYPE_CHECKING:
-    from trot.learn.ranks import Ranks
 
 RETURN_WINDOW = 100
 """Finished episodes that the reported return is a mean of, about."""

@@ -10,11 +10,11 @@ from itertools import cycle
 import torch
 
 from trot.envs.rank_env import RankEnv
+from trot.envs.ranks import ranks_on, refuse_ranks
 from trot.envs.registry import make_env, make_task
 from trot.learn.capture import fast_phases
 from trot.learn.learner import Algorithm, LearnerSettings
 from trot.learn.member_learner import make_member_learner
-from trot.learn.ranks import ranks_on, refuse_ranks
 from trot.learn.torch_threads import one_torch_thread
 
 WARM_UP = 3

@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from trot.envs.env import Env
 from trot.envs.member_env import MemberEnv, split_axis
 from trot.envs.rank_env import RankEnv
+from trot.envs.ranks import Ranks
 from trot.learn.agent import Agent, AgentDescription
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.episodes import BestAgent, Episodes
 from trot.learn.members import member_of, put_member, side_by_side
-from trot.learn.ranks import Ranks
+from trot.learn.rank_state import joined, own_part
 from trot.learn.torch_threads import one_torch_thread
 from trot.unpromised import foreach_norm
 
@@ -322,11 +323,11 @@ class Learner(nn.Module, ABC):
         if self.ranks is not None:
             self.ranks.ask_for_state()
         state = {name: _copied(value) for name, value in super().state_dict(*args, **kwargs).items()}
-        return state if self.ranks is None else self.ranks.joined(state)
+        return state if self.ranks is None else joined(state, self.ranks)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Go on from what state_dict() gave, here or on another number of ranks."""
-        own = state_dict if self.ranks is None else self.ranks.own_part(state_dict)
+        own = state_dict if self.ranks is None else own_part(state_dict, self.ranks)
         return super().load_state_dict(own, *args, **kwargs)
 
     def get_extra_state(self) -> dict[str, Any] | list[dict[str, Any]]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from trot.learn.capture import fast_phases
+from trot.envs.ranks import END, ITERATE, STATE, LostRankError, Ranks
+from trot.interruption import Interruption
+from trot.learn.capture import NumberedRun, fast_phases
 from trot.learn.learner import Learner
-from trot.learn.ranks import LostRankError
 from trot.learn.run_record import RunRecord
+from trot.learn.torch_threads import one_torch_thread
 from trot.learn.trainer import Trainer
 
 
@@ -24,7 +26,7 @@ def together(learner: Learner) -> Iterator[bool]:
         finally:
             ranks.dismiss()
     else:
-        ranks.follow(learner, fast_phases(learner))
+        _follow(ranks, learner)
         yield False
 
 
@@ -35,12 +37,39 @@ def see_through(record: RunRecord, learner: Learner, iterations: int) -> None:
         Trainer([record], learner, iterations).run_to_the_end()
         return
     try:
-        Trainer([record], learner, iterations, ranks.led(fast_phases(learner))).run_to_the_end()
+        Trainer([record], learner, iterations, _led(ranks, learner)).run_to_the_end()
     except LostRankError as error:
         raise ValueError(
             f"{error}. The run ends here, and what was saved of it is whole. Go on as it was started: "
             f"torchrun --nproc-per-node {ranks.size} -m {record.way_on}"
         ) from None
+
+
+def _led(ranks: Ranks, learner: Learner) -> dict[str, NumberedRun]:
+    """On rank 0: the phases of an iteration, as all ranks run them. From here on the others do what it says."""
+    phases = fast_phases(learner)
+    first, *_ = phases
+
+    def told(iteration: int) -> None:
+        ranks.tell(ITERATE, iteration)
+        phases[first](iteration)
+
+    ranks.leading = True
+    return {**phases, first: told}
+
+
+def _follow(ranks: Ranks, learner: Learner) -> None:
+    """On the other ranks: do what rank 0 says, until it says that it is done. Signals are for rank 0."""
+    phases = fast_phases(learner)
+    with Interruption(), one_torch_thread():
+        command, iteration = ranks.hear()
+        while command != END:
+            if command == STATE:
+                learner.state_dict()
+            else:
+                for phase in phases.values():
+                    phase(iteration)
+            command, iteration = ranks.hear()
 
 
 def place_of(learner: Learner) -> str:

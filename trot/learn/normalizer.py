@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from trot.learn.ranks import Ranks
+from trot.envs.ranks import Ranks
 
 PRIOR_COUNT = 1e-4
 """Weight of mean 0 and variance 1, with which the statistics begin."""

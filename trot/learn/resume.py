@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from trot.envs.randomize import Randomize
+from trot.envs.ranks import follows
 from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Learner
 from trot.learn.led import place_of, see_through, together
 from trot.learn.older_runs import upgraded_checkpoint
-from trot.learn.ranks import follows
 from trot.learn.run_record import RunRecord, writing_into
 from trot.learn.saved_settings import settings_from
 from trot.learn.schedule import Schedule

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from trot.learn.ranks import refuse_ranks
+from trot.envs.ranks import refuse_ranks
 from trot.learn.resume import GoesOn, load_state, refuse_other_columns
 from trot.learn.run_record import RunRecord, resume_command
 from trot.learn.train import stoppable

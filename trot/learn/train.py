@@ -16,12 +16,12 @@ from trot.command_line import parse
 from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.rank_env import RankEnv
+from trot.envs.ranks import ranks_on
 from trot.envs.registry import make_env, make_task, names_task
 from trot.envs.trainable import require_trainable
 from trot.learn.algorithms import algorithm_lines, find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
 from trot.learn.led import place_of, see_through, together
-from trot.learn.ranks import ranks_on
 from trot.learn.run_record import RunRecord, resume_command, writing_into
 from trot.learn.schedule import Schedule
 from trot.learn.seeds import parsed_seeds

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from trot.envs.ranks import refuse_ranks
 from trot.envs.registry import make_task
 from trot.envs.trainable import require_trainable
 from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Learner
 from trot.learn.member_learner import make_member_learner
-from trot.learn.ranks import refuse_ranks
 from trot.learn.run_record import RunRecord, resume_command, writing_into
 from trot.learn.seeds import parsed_seeds
 from trot.learn.train import TrainSettings, choose_device, described, random_physics, run_name, stoppable

@@ -16,7 +16,7 @@ from trot.atomic import replacing
 from trot.command_line import parse
 from trot.compare.train_members import only_here
 from trot.envs.device import existing_device
-from trot.learn.ranks import refuse_ranks
+from trot.envs.ranks import refuse_ranks
 from trot.learn.train import DEFAULT_ALGORITHM, choose_device
 from trot.tune.batch import Batch
 from trot.tune.population import Population

@@ -10,31 +10,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from fnmatch import fnmatch
-from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trot.interruption import Interruption
-from trot.learn.torch_threads import one_torch_thread
 from trot.sim.threads import get_num_threads, set_num_threads
-
-if TYPE_CHECKING:
-    from trot.learn.learner import Learner
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun tells each process."""
 PATIENCE = timedelta(minutes=10)
 """Before a rank that does not answer counts as lost; the first one to compile kernels may take a minute or two."""
-WORLD_AXES = {"episodes.collected": 0, "episodes.age": 0, "bad_window.noise": 1, "bad_window.start_*": 0}
-"""Of what a learner saves: where each rank has the rows of its own worlds, and along which axis."""
 ITERATE, STATE, END = range(3)
-
-NumberedRun = Callable[[int], None]
+"""What rank 0 tells the others to do: an iteration, to give their state, or to go."""
 
 
 class LostRankError(ValueError):
@@ -93,62 +83,22 @@ class Ranks:
     def ask_for_state(self) -> None:
         """Where this rank leads, the others are told to give theirs now, too."""
         if self.leading:
-            self._tell(STATE)
-
-    def joined(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """What a learner saves, with the rows of all ranks: as a single process with all worlds would save it."""
-        whole = dict(state)
-        for name, part in state.items():
-            axis = _world_axis(name)
-            if axis is not None:
-                whole[name] = self.gathered(part, axis)
-        return whole
-
-    def own_part(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """The way back from joined()."""
-        own = dict(state)
-        for name, part in state.items():
-            axis = _world_axis(name)
-            if axis is not None:
-                own[name] = part.tensor_split(self.size, dim=axis)[self.number]
-        return own
-
-    def led(self, phases: Mapping[str, NumberedRun]) -> dict[str, NumberedRun]:
-        """On rank 0: the phases of an iteration, as all ranks run them. From here on the others do what it says."""
-        first, *_ = phases
-
-        def told(iteration: int) -> None:
-            self._tell(ITERATE, iteration)
-            phases[first](iteration)
-
-        self.leading = True
-        return {**phases, first: told}
+            self.tell(STATE)
 
     def dismiss(self) -> None:
         """On rank 0: the others are done."""
         self.leading = False
         # Where one of them is lost, so is this.
         with contextlib.suppress(LostRankError):
-            self._tell(END)
+            self.tell(END)
 
-    def follow(self, learner: Learner, phases: Mapping[str, NumberedRun]) -> None:
-        """On the other ranks: do what rank 0 says, until it says that it is done. Signals are for rank 0."""
-        with Interruption(), one_torch_thread():
-            while True:
-                command, iteration = self._hear()
-                if command == END:
-                    return
-                if command == STATE:
-                    learner.state_dict()
-                else:
-                    for phase in phases.values():
-                        phase(iteration)
-
-    def _tell(self, command: int, iteration: int = 0) -> None:
+    def tell(self, command: int, iteration: int = 0) -> None:
+        """On rank 0: what all are to do now."""
         with _losses_told():
             dist.broadcast(torch.tensor([command, iteration]), src=0, group=self._beside)
 
-    def _hear(self) -> list[int]:
+    def hear(self) -> list[int]:
+        """On the others: the command and the number of the iteration that rank 0 told."""
         message = torch.zeros(2, dtype=torch.int64)
         with _losses_told():
             dist.broadcast(message, src=0, group=self._beside)
@@ -186,10 +136,6 @@ def ranks_on(device: str) -> Ranks | None:
         # They share the cores of this machine.
         set_num_threads(max(1, get_num_threads() // beside))
     return Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), device.startswith("cuda"))
-
-
-def _world_axis(name: str) -> int | None:
-    return next((axis for pattern, axis in WORLD_AXES.items() if fnmatch(name, pattern)), None)
 
 
 @contextlib.contextmanager
