@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 
 from trot.envs.ranks import END, ITERATE, STATE, LostRankError, Ranks
@@ -31,18 +32,23 @@ def together(learner: Learner) -> Iterator[bool]:
 
 
 def see_through(record: RunRecord, learner: Learner, iterations: int) -> None:
-    """Train one run to its end. ValueError where another rank is lost, with the way to go on."""
+    """Train one run to its end. Where another rank is lost, says how to go on, and ends the program."""
     ranks = learner.ranks
     if ranks is None:
         Trainer([record], learner, iterations).run_to_the_end()
         return
-    try:
-        Trainer([record], learner, iterations, _led(ranks, learner)).run_to_the_end()
-    except LostRankError as error:
-        raise ValueError(
-            f"{error}. The run ends here, and what was saved of it is whole. Go on as it was started: "
-            f"torchrun --nproc-per-node {ranks.size} -m {record.way_on}"
-        ) from None
+    # Where a rank is lost, torchrun ends the others, and this one is to say how to go on before that.
+    with Interruption():
+        try:
+            Trainer([record], learner, iterations, _led(ranks, learner)).run_to_the_end()
+        except LostRankError as error:
+            print(
+                f"trot: {error}. The run ends here, and what was saved of it is whole. Go on as it was started: "
+                f"torchrun --nproc-per-node {ranks.size} -m {record.way_on}",
+                file=sys.stderr,
+                flush=True,
+            )
+            raise SystemExit(2) from None
 
 
 def _led(ranks: Ranks, learner: Learner) -> dict[str, NumberedRun]:
