@@ -126,7 +126,7 @@ def test_a_lost_rank_ends_the_run_with_a_checkpoint_to_go_on_from(both):
     assert both.codes == [2, -signal.SIGKILL]
     said = both.errors[0].splitlines()[-1]
     assert said.startswith("trot: another rank does not answer any more (")
-    assert said.endswith(f"Go on as it was started: torchrun --nproc-per-node 2 -m trot resume {path}")
+    assert said.endswith(f"Go on: torchrun --nproc-per-node 2 -m trot resume {path}")
     saved = [RunFolder.open(one).load_checkpoint("iteration_000006") for one in (path, both.root / "whole")]
     assert same_bits(*map(without_times, saved))
     assert RunFolder.open(path).load_checkpoint("last")["iteration"] >= 3

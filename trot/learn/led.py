@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
+from typing import NoReturn
 
 from trot.envs.ranks import END, ITERATE, STATE, LostRankError, Ranks
 from trot.interruption import Interruption
@@ -37,18 +39,20 @@ def see_through(record: RunRecord, learner: Learner, iterations: int) -> None:
     if ranks is None:
         Trainer([record], learner, iterations).run_to_the_end()
         return
+    record.way_on = f"torchrun --nproc-per-node {ranks.size} -m {record.way_on}"
     # Where a rank is lost, torchrun ends the others, and this one is to say how to go on before that.
     with Interruption():
         try:
             Trainer([record], learner, iterations, _led(ranks, learner)).run_to_the_end()
         except LostRankError as error:
-            print(
-                f"trot: {error}. The run ends here, and what was saved of it is whole. Go on as it was started: "
-                f"torchrun --nproc-per-node {ranks.size} -m {record.way_on}",
-                file=sys.stderr,
-                flush=True,
-            )
-            raise SystemExit(2) from None
+            _end_at_once(f"{error}. The run ends here, and what was saved of it is whole. Go on: {record.way_on}")
+
+
+def _end_at_once(message: str) -> NoReturn:
+    """End the program. PyTorch's engine may abort one that ends as usual with a peer gone; the disk has all."""
+    print(f"trot: {message}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(2)
 
 
 def _led(ranks: Ranks, learner: Learner) -> dict[str, NumberedRun]:
@@ -68,14 +72,17 @@ def _follow(ranks: Ranks, learner: Learner) -> None:
     """On the other ranks: do what rank 0 says, until it says that it is done. Signals are for rank 0."""
     phases = fast_phases(learner)
     with Interruption(), one_torch_thread():
-        command, iteration = ranks.hear()
-        while command != END:
-            if command == STATE:
-                learner.state_dict()
-            else:
-                for phase in phases.values():
-                    phase(iteration)
+        try:
             command, iteration = ranks.hear()
+            while command != END:
+                if command == STATE:
+                    learner.state_dict()
+                else:
+                    for phase in phases.values():
+                        phase(iteration)
+                command, iteration = ranks.hear()
+        except LostRankError as error:
+            _end_at_once(str(error))
 
 
 def place_of(learner: Learner) -> str:

@@ -13,7 +13,7 @@ from trot.learn.bad_window import save_bad_window
 from trot.learn.capture import NumberedRun, fast_phases
 from trot.learn.learner import Learner
 from trot.learn.replay_buffer import ReplayBuffer
-from trot.learn.run_record import RunRecord, resume_command, writing_into
+from trot.learn.run_record import RunRecord, writing_into
 from trot.learn.torch_threads import one_torch_thread
 from trot.learn.training_words import shown, summary
 from trot.progress import Progress
@@ -84,8 +84,7 @@ class Trainer:
         failures = [record for record in self.records if record.failure is not None]
         if len(failures) == len(self.records):
             raise GradientError(_failures(failures))
-        way_on = resume_command(*(record.run for record in self.records))
-        self.interruption.end(f"Stopped after iteration {self.iteration}. Go on: {way_on}")
+        self.interruption.end(f"Stopped after iteration {self.iteration}. Go on: {self.records[0].way_on}")
         print(summary(self.records, self.iteration), flush=True)
         if failures:
             raise GradientError(f"{len(failures)} of {len(self.records)} stopped. {_failures(failures)}")
