@@ -7,6 +7,16 @@ import pytest
 
 from bench.census import CensusSettings, reason_kind, run_census
 from bench.report import Report, markdown_table, ratio_table, timing_table
+from bench.scale import (
+    Batch,
+    Measured,
+    ScaleBenchSettings,
+    how_many_fit,
+    run_scale_bench,
+    scale_table,
+    told,
+)
+from bench.scale_child import measure
 from bench.stages import stage_names
 from bench.window import Timing
 from trot.sim.build import read_headers
@@ -45,6 +55,61 @@ def test_worlds_that_blew_up_are_told_below_the_times() -> None:
     assert timing_table([sound]).endswith("States and gradients were finite in every world of every row.")
     told = timing_table([sound, replace(timing("CUDA"), finite_worlds=61)]).splitlines()[-1]
     assert "NOT FINITE in 3 of 1,088 worlds" in told
+
+
+# Large batches.
+
+GIB = 2**30
+
+
+def batch(worlds: int, rate: float, gib: float, members: int | None = None) -> Measured:
+    return Measured(Batch("ant", worlds, members), True, 100.0, rate, int(gib * GIB))
+
+
+def test_how_many_worlds_fit_by_the_two_largest_batches() -> None:
+    # 1 GiB for 512 worlds more; 90 % of 20 GiB leave room for 15 GiB on top of the 3 GiB.
+    known = [batch(64, 1.0, 2.5), batch(512, 2.0, 3.0), batch(1024, 3.0, 4.0)]
+    assert how_many_fit(known, 20 * GIB) == 512 + 15 * 512
+    assert how_many_fit([*known, Measured(Batch("ant", 10**6), fits=False)], 20 * GIB) == 512 + 15 * 512
+    assert how_many_fit([*known[:2], batch(64, 3.0, 4.0, members=16)], 20 * GIB) == 512 + 15 * 512
+    assert how_many_fit(known[:1], 20 * GIB) is None
+    assert how_many_fit([known[0], batch(64, 1.0, 2.5, members=1)], 20 * GIB) is None
+    assert how_many_fit([batch(64, 1.0, 2.5), batch(128, 1.0, 2.5)], 20 * GIB) is None
+
+
+def test_where_more_worlds_stop_paying_is_told_and_what_does_not_fit() -> None:
+    measured = [batch(64, 1e5, 1.0), batch(256, 3.7e5, 1.5), batch(1024, 4e5, 3.5), batch(64, 9e5, 2.0, members=16)]
+    # Members are other runs: their rate is none that more worlds could reach.
+    assert told(measured, 10 * GIB) == "90% of the highest rate is reached with 256 worlds."
+    lines = told([*measured, Measured(Batch("ant", 65536), fits=False)], 10 * GIB).splitlines()
+    assert lines[1:] == ["ant, 65,536 worlds do not fit into 10 GiB; about 3,136 in all would."]
+    assert "the most that was tried" in told(measured[:2], 10 * GIB)
+    assert told([Measured(Batch("ant", 64, 4), fits=False)], GIB) == (
+        "ant, 4 x 64 worlds do not fit into 1 GiB; fewer are to be tried."
+    )
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in scale_table(measured[2:]).splitlines()]
+    assert cells[2:] == [
+        ["1", "1", "1,024", "100.0", "400,000", "400,000", "3.50"],
+        ["1", "16", "64", "100.0", "900,000", "56,250", "2.00"],
+    ]
+
+
+def test_a_batch_is_measured_in_a_process_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    run_scale_bench(ScaleBenchSettings(("cartpole",), worlds=(4,), members=(), device="cpu", iterations=1))
+    rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
+    ((_, _, worlds, milliseconds, rate, *_),) = ([cell.strip() for cell in row] for row in rows)
+    # 32 steps in each of four worlds.
+    assert worlds == "4"
+    assert float(rate.replace(",", "")) == pytest.approx(32 * 4 / float(milliseconds) * 1e3, rel=0.01)
+
+
+def test_mistakes_and_too_many_worlds_are_no_surprise(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="worlds must be at least 1, not 0"):
+        run_scale_bench(ScaleBenchSettings(worlds=(64, 0), device="cpu"))
+    # The limit is for the process of its own alone.
+    monkeypatch.setattr("bench.scale_child._limit_memory", lambda: None)
+    found = measure("cartpole", "shac", "cpu", worlds=10**9, members=None, iterations=1)
+    assert found == {"fits": False}
 
 
 # The census.

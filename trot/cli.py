@@ -52,13 +52,16 @@ def check(arguments: list[str]) -> int:
 
 def train(arguments: list[str]) -> int:
     """Teach a policy by gradients through the simulation."""
-    from trot.learn.train import parse_settings
+    from trot.envs.ranks import follows
+    from trot.learn.train import help_to_train, parse_settings
     from trot.learn.train import train as start
     from trot.learn.train_together import train_together
 
     settings = parse_settings(arguments)
     if settings.seeds:
         train_together(settings)
+    elif follows():
+        help_to_train(settings)
     else:
         start(settings)
     return 0
@@ -132,6 +135,13 @@ def compare(arguments: list[str]) -> int:
     return compare_command(arguments)
 
 
+def tune(arguments: list[str]) -> int:
+    """Search for settings by which a task is learned best, with many trials in one batch."""
+    from trot.tune.tune_command import tune_command
+
+    return tune_command(arguments)
+
+
 def study(arguments: list[str]) -> int:
     """Redraw a figure that explains why learning through gradients works: `trot study` lists them."""
     from trot.study.study_command import study_command
@@ -184,9 +194,10 @@ def replay_fault(arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
-    """Measure speed: `trot bench` the simulation, `trot bench env` the environments, `trot bench train` learning."""
+    """Measure speed: `trot bench` the simulation, `env` the environments, `train` learning, `scale` large batches."""
     try:
         from bench.env import EnvBenchSettings, run_env_bench
+        from bench.scale import ScaleBenchSettings, run_scale_bench
         from bench.step import BenchSettings, run_bench
         from bench.train import TrainBenchSettings, run_train_bench
     except ModuleNotFoundError as error:
@@ -199,13 +210,17 @@ def bench(arguments: list[str]) -> int:
         )
         return 2
 
-    what, rest = (arguments[0], arguments[1:]) if arguments[:1] in (["env"], ["train"]) else ("step", arguments)
+    named = arguments[:1] in (["env"], ["train"], ["scale"])
+    what, rest = (arguments[0], arguments[1:]) if named else ("step", arguments)
     if what == "env":
         description = "Measure the environments, and what they add to the physics."
         run_env_bench(parse(EnvBenchSettings, "trot bench env", description, rest))
     elif what == "train":
         description = "Measure a learning iteration, split into the phases of the algorithm."
         run_train_bench(parse(TrainBenchSettings, "trot bench train", description, rest))
+    elif what == "scale":
+        description = "Measure learning in larger and larger batches: its rate, its memory, and where it stops paying."
+        run_scale_bench(parse(ScaleBenchSettings, "trot bench scale", description, rest))
     else:
         run_bench(parse(BenchSettings, "trot bench", bench.__doc__, rest))
     return 0
@@ -232,6 +247,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "view": view,
     "plot": plot,
     "compare": compare,
+    "tune": tune,
     "study": study,
     "render": render,
     "check": check,

@@ -176,6 +176,13 @@ def task_title(task: str) -> str:
     return task.rpartition(":")[2]
 
 
+def train_option(name: str, values: Sequence[str]) -> list[str]:
+    """A setting as an option of `trot train`: true and false as a switch, all else as it is."""
+    if len(values) == 1 and values[0].lower() in ("true", "false"):
+        return [f"--{'' if values[0].lower() == 'true' else 'no-'}{name}"]
+    return [f"--{name}", *values]
+
+
 @dataclass(frozen=True)
 class _Change:
     """A setting that differs from what task, algorithm and preset say."""
@@ -203,9 +210,7 @@ class _Change:
         """Of `trot train`."""
         if self.variant not in (None, variant.name):
             return []
-        if self.value.lower() in ("true", "false"):
-            return [f"--{'' if self.value.lower() == 'true' else 'no-'}{self.name}"]
-        return [f"--{self.name}", *self.value.split(",")]
+        return train_option(self.name, self.value.split(","))
 
 
 def _deciding(settings: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,10 @@ def existing_device(device: str | torch.device) -> torch.device:
     return found
 
 
+class TooManyWorldsError(ValueError):
+    """There is not enough memory for so many worlds, whatever is done with them."""
+
+
 def require_room(
     num_worlds: int, bytes_per_world: int, device: torch.device, what: str = "the worlds' states alone",
     way: str = "Use fewer worlds",
@@ -34,7 +38,7 @@ def require_room(
     """Refuse more worlds than the device has memory for, before anything is allocated."""
     there = memory_bytes(device)
     if num_worlds * bytes_per_world > there:
-        raise ValueError(
+        raise TooManyWorldsError(
             f"num_worlds {num_worlds} takes {num_worlds * bytes_per_world / 1e9:,.0f} GB for {what}; "
             f"{device} has {there / 1e9:,.0f} GB. {way}"
         )

@@ -273,7 +273,7 @@ class Env:
             past_actions,
         )
         done = terminated | truncated
-        if done.is_cuda or bool(done.any()):
+        if self._store.some_begin(done):
             self._worlds = self._begin_episodes(done, self._worlds)
         return Move(
             self._worlds.observation,

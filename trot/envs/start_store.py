@@ -91,17 +91,25 @@ class StartStore:
         """From these, of which so many are used."""
         self.starts, self.used, self._captured = starts, used, False
 
+    def some_begin(self, done: Tensor) -> bool:
+        """Whether starts are to be looked at; a GPU is not asked."""
+        return self.in_rounds or bool(done.any())
+
     def fresh(self, done: Tensor) -> Starts:
         """A row per world, a start that was never used before in those that are done."""
         return self._one_each() if self.in_rounds else self._as_needed(done)
 
     def _one_each(self) -> Starts:
         """A start for every world: the GPU is not asked how many are done."""
-        if capturing(self.source.zero.device) and not self._captured:
-            raise RuntimeError("call env.detach() first inside the capture, or every replay repeats the same starts")
+        self.require_captured()
         first = self._take(self.num_worlds)
         assert self.starts is not None
         return self.starts.rows(first, self.num_worlds)
+
+    def require_captured(self) -> None:
+        """Raise where a graph is being captured that would hand out the same starts in every replay."""
+        if capturing(self.source.zero.device) and not self._captured:
+            raise RuntimeError("call env.detach() first inside the capture, or every replay repeats the same starts")
 
     def _as_needed(self, done: Tensor) -> Starts:
         first = self._take(int(done.sum()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from trot.envs.ranks import Ranks
 from trot.learn.agent import Agent
 from trot.learn.members import widened
 from trot.learn.returns import finished_returns
@@ -38,17 +39,20 @@ class Episodes(nn.Module):
             self.register_buffer(name, like.new_zeros(each + shape))
 
     @torch.no_grad()
-    def count(self, reward: Tensor, done: Tensor) -> None:
-        """Add a window of steps, (steps, worlds). About the last hundred episodes make the means."""
+    def count(self, reward: Tensor, done: Tensor, ranks: Ranks | None = None) -> None:
+        """Add a window of steps, (steps, worlds). About the last hundred episodes, of all ranks, make the means."""
         returns, collected = finished_returns(reward, done, self.collected)
         lengths, age = finished_returns(torch.ones_like(reward), done, self.age)
         self.collected.copy_(collected)
         self.age.copy_(age)
         count = done.sum(dim=(-2, -1)).to(reward.dtype)
+        sums = [torch.where(done, values, 0.0).sum(dim=(-2, -1)) for values in (returns, lengths)]
+        if ranks is not None:
+            count, *sums = ranks.sum([count, *sums])
         new = count.clamp(max=RETURN_WINDOW)
         old = torch.minimum(RETURN_WINDOW - new, self.finished)
-        for mean, values in ((self.mean_return, returns), (self.mean_length, lengths)):
-            batch_mean = torch.where(done, values, 0.0).sum(dim=(-2, -1)) / count.clamp(min=1)
+        for mean, total in zip((self.mean_return, self.mean_length), sums, strict=True):
+            batch_mean = total / count.clamp(min=1)
             mean.copy_(torch.where(count > 0, (old * mean + new * batch_mean) / (old + new).clamp(min=1), mean))
         self.finished += count
 

@@ -9,6 +9,8 @@ from itertools import cycle
 
 import torch
 
+from trot.envs.rank_env import RankEnv
+from trot.envs.ranks import ranks_on, refuse_ranks
 from trot.envs.registry import make_env, make_task
 from trot.learn.capture import fast_phases
 from trot.learn.learner import Algorithm, LearnerSettings
@@ -58,11 +60,18 @@ def measure_iterations(
     iterations: int,
     members: int | None = None,
 ) -> IterationTime:
-    """Train a little, and so many iterations more, whose medians are taken; with members, several seeds at once."""
-    if members is None:
-        learner = algorithm.learner(make_env(task, settings.num_worlds, device), settings, 0)
-    else:
+    """Train a little, and so many iterations more, whose medians are taken; with members, several seeds at once.
+
+    Under torchrun, every rank measures, with its share of the worlds.
+    """
+    ranks = ranks_on(device)
+    if members is not None:
+        refuse_ranks("a batch of several seeds")
         learner = make_member_learner(algorithm, make_task(task), settings, range(members), device)
+    elif ranks is not None:
+        learner = algorithm.learner(RankEnv(make_task(task), settings.num_worlds, ranks, device), settings, 0)
+    else:
+        learner = algorithm.learner(make_env(task, settings.num_worlds, device), settings, 0)
     with one_torch_thread():
         phases = fast_phases(learner)
         moments = [Moment(learner.device)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -18,10 +18,13 @@ from torch import Tensor, nn
 
 from trot.envs.env import Env
 from trot.envs.member_env import MemberEnv, split_axis
+from trot.envs.rank_env import RankEnv
+from trot.envs.ranks import Ranks
 from trot.learn.agent import Agent, AgentDescription
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.episodes import BestAgent, Episodes
 from trot.learn.members import member_of, put_member, side_by_side
+from trot.learn.rank_state import joined, own_part
 from trot.learn.torch_threads import one_torch_thread
 from trot.unpromised import foreach_norm
 
@@ -115,6 +118,10 @@ class Learner(nn.Module, ABC):
 
     takes_members: ClassVar[bool] = False
     """Whether it learns in environments with members."""
+    own_settings: ClassVar[tuple[str, ...]] = ()
+    """Settings that each member may have of its own: set_member_settings() takes them."""
+    takes_ranks: ClassVar[bool] = False
+    """Whether it learns on several ranks: what it steps by is reduced over them."""
 
     columns: ClassVar[tuple[str, ...]] = ()
     """Of metrics.csv, behind the common ones."""
@@ -141,7 +148,14 @@ class Learner(nn.Module, ABC):
                 f"{type(self).__name__} cannot learn with several seeds at once, as shac, shac-no-critic and bptt can: "
                 "train them one by one"
             )
-        if env.num_worlds != settings.num_worlds * (self.members or 1):
+        self.ranks: Ranks | None = env.ranks if isinstance(env, RankEnv) else None
+        if self.ranks is not None and not self.takes_ranks:
+            raise ValueError(
+                f"{type(self).__name__} cannot learn on several ranks, as shac, shac-no-critic and bptt can: "
+                "train it without torchrun"
+            )
+        shares = 1 if self.ranks is None else self.ranks.size
+        if env.num_worlds * shares != settings.num_worlds * (self.members or 1):
             raise ValueError(f"the environment has {env.num_worlds} worlds, the settings say {settings.num_worlds}")
         self.env, self.device, self.seed = env, env.device, seed
         self.bad_window = None
@@ -153,7 +167,9 @@ class Learner(nn.Module, ABC):
         self.register_buffer("iteration", torch.zeros(each, dtype=torch.int64, device=self.device))
         self.register_buffer("steps", torch.zeros(each, dtype=torch.int64, device=self.device))
         self.register_buffer("stopped", torch.zeros(each, dtype=torch.bool, device=self.device))
-        self.episodes = Episodes(settings.num_worlds, nothing, self.members)
+        self.num_worlds = settings.num_worlds
+        """Of each member, and of all ranks together."""
+        self.episodes = Episodes(settings.num_worlds // shares, nothing, self.members)
         self._check_columns()
         self.metrics = nothing.new_zeros(*each, len(self.all_columns()))
         """The last iteration's row, or one of each member, in the order of all_columns()."""
@@ -164,6 +180,13 @@ class Learner(nn.Module, ABC):
     def generator(self) -> torch.Generator:
         """What it draws from; that of the first, where there are members."""
         return self.generators[0]
+
+    def set_member_settings(self, settings: Sequence[Any]) -> None:
+        """Let each member learn by settings of its own from here on; they may differ in own_settings alone.
+
+        Called first before phases are captured: they read what is changed later where it lies.
+        """
+        raise ValueError(f"{type(self).__name__} has no settings that differ between members")
 
     def make_agent(self, description: AgentDescription) -> None:
         """A new agent, and the copy that keeps its best form. Inside seeded(), for weights that the seed decides."""
@@ -200,16 +223,20 @@ class Learner(nn.Module, ABC):
             raise ValueError(
                 f"conclude() was given the columns {sorted(columns)}; `columns` says {sorted(self.columns)}"
             )
-        self.episodes.count(reward, done)
+        self.episodes.count(reward, done, self.ranks)
         # Whatever went wrong, an agent that can only answer NaN is neither kept nor trained on.
         self.stopped |= ~self._size_of_weights().isfinite()
         self.best.keep_if_better(self.agent, self.episodes, allowed=~self.stopped)
+        (mean_reward,) = self.mean_over_ranks([reward.mean(dim=(-2, -1))])
+        faults = self.split(self.env.worlds.faults).sum(dim=(-2, -1))
+        if self.ranks is not None:
+            (faults,) = self.ranks.sum([faults])
         row = {
             "episode_return": self.episodes.mean_return,
             "episode_length": self.episodes.mean_length,
             "episodes": self.episodes.finished,
-            "reward": reward.mean(dim=(-2, -1)),
-            "faults": self.split(self.env.worlds.faults).sum(dim=(-2, -1)),
+            "reward": mean_reward,
+            "faults": faults,
             "best_return": self.best.mean_return,
             "stopped": self.stopped,
             **columns,
@@ -221,8 +248,13 @@ class Learner(nn.Module, ABC):
         values = [row[name].detach().to(self.metrics.dtype) for name in self.all_columns()]
         self.metrics.copy_(torch.stack(values, dim=-1))
         self.iteration += 1
-        self.steps += reward.shape[-2:].numel() if simulated is None else simulated
+        steps = reward.shape[-2:].numel() if simulated is None else simulated
+        self.steps += steps if self.ranks is None else steps * self.ranks.size
         self.env.end_window()
+
+    def mean_over_ranks(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Of means over this rank's worlds, those over all ranks' worlds; as they are where there are no ranks."""
+        return list(tensors) if self.ranks is None else self.ranks.mean(tensors)
 
     def _size_of_weights(self) -> Tensor:
         """Of the agent's, or of each member's; not finite where one of them is not."""
@@ -284,8 +316,19 @@ class Learner(nn.Module, ABC):
             yield
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
-        """A copy of everything, on the CPU: with it a run goes on bit for bit, whatever happens here meanwhile."""
-        return {name: _copied(value) for name, value in super().state_dict(*args, **kwargs).items()}
+        """A copy of everything, on the CPU: with it a run goes on bit for bit, whatever happens here meanwhile.
+
+        With ranks, of all of them: each is to ask for it at the same time.
+        """
+        if self.ranks is not None:
+            self.ranks.ask_for_state()
+        state = {name: _copied(value) for name, value in super().state_dict(*args, **kwargs).items()}
+        return state if self.ranks is None else joined(state, self.ranks)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Go on from what state_dict() gave, here or on another number of ranks."""
+        own = state_dict if self.ranks is None else own_part(state_dict, self.ranks)
+        return super().load_state_dict(own, *args, **kwargs)
 
     def get_extra_state(self) -> dict[str, Any] | list[dict[str, Any]]:
         """What state_dict() holds besides tensors of this module: the worlds, and where random numbers stand.

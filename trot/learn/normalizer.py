@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from trot.envs.ranks import Ranks
+
 PRIOR_COUNT = 1e-4
 """Weight of mean 0 and variance 1, with which the statistics begin."""
 EPSILON = 1e-5
@@ -40,11 +42,18 @@ class Normalizer(nn.Module):
         return (shift, scale) if self.members is None else (shift.unsqueeze(1), scale.unsqueeze(1))
 
     @torch.no_grad()
-    def update(self, observations: Tensor) -> None:
-        """Merge the statistics of these rows, (..., width) behind any axis of members, into the running ones."""
+    def update(self, observations: Tensor, ranks: Ranks | None = None) -> None:
+        """Merge the statistics of these rows, (..., width) behind any axis of members, into the running ones.
+
+        With ranks, the statistics of all ranks' rows: each has as many.
+        """
         rows = observations.flatten(0 if self.members is None else 1, -2).double()
         variance, mean = torch.var_mean(rows, dim=-2, correction=0)
         count = rows.shape[-2]
+        if ranks is not None:
+            (everyone,) = ranks.mean([mean])
+            (variance,) = ranks.mean([variance + (mean - everyone).square()])
+            mean, count = everyone, count * ranks.size
         total = self.count + count
         old, share = (self.count / total).unsqueeze(-1), (count / total).unsqueeze(-1)
         shift = mean - self.mean

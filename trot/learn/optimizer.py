@@ -105,12 +105,12 @@ def clip_(gradients: list[Tensor], largest: float) -> Tensor:
     return norm
 
 
-def clip_members_(gradient: Tensor, largest: float) -> Tensor:
-    """The same for each member of (members, weights of each); returns (members,) the norms before."""
+def clip_members_(gradient: Tensor, largest: float | Tensor) -> Tensor:
+    """The same for each member of (members, weights of each), by one norm or (members,); returns the norms before."""
     norm: Tensor = torch.linalg.vector_norm(gradient, dim=1)
     gradient.mul_(_clipping(norm, largest).unsqueeze(1))
     return norm
 
 
-def _clipping(norm: Tensor, largest: float) -> Tensor:
+def _clipping(norm: Tensor, largest: float | Tensor) -> Tensor:
     return (largest / (norm + 1e-6)).clamp(max=1)

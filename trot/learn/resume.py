@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from trot.envs.randomize import Randomize
+from trot.envs.ranks import follows
 from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Learner
+from trot.learn.led import place_of, see_through, together
 from trot.learn.older_runs import upgraded_checkpoint
 from trot.learn.run_record import LATER_COLUMNS, RunRecord, writing_into
 from trot.learn.saved_settings import settings_from
 from trot.learn.schedule import Schedule
 from trot.learn.train import TrainSettings, make_learner, make_training_env, stoppable
-from trot.learn.trainer import Trainer
 from trot.runs.folder import RunFolder
 
 
@@ -33,7 +34,8 @@ def resume(
     iterations in all with `iterations`: learning rates that fall with the iterations then follow the new number. A goal
     or a time that ended the run is given up where one of them is given. The run folder remembers.
     """
-    with RunFolder.reopen(path) as run, stoppable(run):
+    # A rank that follows another one reads the same folder, and writes nothing.
+    with RunFolder.open(path) if follows() else RunFolder.reopen(path) as run, stoppable(run):
         _go_on(GoesOn.read(run, device, stop_at, iterations, minutes))
     return run
 
@@ -44,14 +46,37 @@ def _go_on(asked: GoesOn) -> None:
     refuse_other_columns(learner, asked.columns, run)
     if asked.done:
         load_state(learner, asked.saved["learner"], run)
-    asked.prepare_folder()
+    with together(learner) as leads:
+        if leads:
+            asked.prepare_folder()
+            _train_on(asked, learner)
+
+
+def _train_on(asked: GoesOn, learner: Learner) -> None:
+    run, settings = asked.run, asked.settings
     if asked.finished:
         more = "--minutes M" if asked.out_of_time and asked.done < settings.settings.iterations else "--iterations N"
         print(f"{run.path} is finished: {asked.done} iterations. To go on: trot resume {run.path} {more}", flush=True)
         return
-    print(f"{settings.task}: on from iteration {asked.done}, on {learner.device}. Run folder: {run.path}", flush=True)
+    _note_ranks(run, learner)
+    place = place_of(learner)
+    print(f"{settings.task}: on from iteration {asked.done}, on {place}. Run folder: {run.path}", flush=True)
     record = RunRecord(run, settings.schedule, asked.done, asked.saved["seconds"])
-    Trainer([record], learner, settings.settings.iterations).run_to_the_end()
+    see_through(record, learner, settings.settings.iterations)
+
+
+def _note_ranks(run: RunFolder, learner: Learner) -> None:
+    """Write down how many ranks go on with the run, and say so where it was another number before."""
+    before, now = run.settings.get("ranks", 1), 1 if learner.ranks is None else learner.ranks.size
+    if before == now:
+        return
+    with writing_into(run):
+        run.change_settings(ranks=now)
+    print(
+        f"{run.path} was trained on {before} ranks and goes on on {now}: sums are taken in another order, and numbers "
+        "differ by rounding from what they would have been",
+        flush=True,
+    )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
+from trot.envs.ranks import refuse_ranks
 from trot.learn.resume import GoesOn, load_state, refuse_other_columns
 from trot.learn.run_record import RunRecord, resume_command
 from trot.learn.train import stoppable
@@ -28,6 +29,7 @@ def resume_together(
     A run that is finished, or that a bad gradient stopped, keeps its place in the batch and is left as it is: with the
     same runs as before, the others go on bit for bit. One that was saved later than others waits until they are there.
     """
+    refuse_ranks("trot resume of several runs")
     with contextlib.ExitStack() as opened:
         runs = [opened.enter_context(RunFolder.reopen(path)) for path in _apart(paths)]
         # In the order in which they were trained, whatever the order of their names.
@@ -41,7 +43,7 @@ def resume_together(
 
 def _go_on(asked: Sequence[GoesOn]) -> None:
     runs = [one.run for one in asked]
-    stopped = [_stopped(run) for run in runs]
+    stopped = [stopped_at_a_bad_gradient(run) for run in runs]
     settings = asked[0].settings
     learner = learner_of_seeds(settings, [int(run.settings["seed"]) for run in runs])
     for member, one in enumerate(asked):
@@ -71,7 +73,8 @@ def _record(one: GoesOn, ended: bool, first: int, runs: Sequence[RunFolder]) -> 
     return RunRecord(one.run, schedule, one.done, seconds, waits_with, ended, resume_command(*runs))
 
 
-def _stopped(run: RunFolder) -> bool:
+def stopped_at_a_bad_gradient(run: RunFolder) -> bool:
+    """Whether the last row of its metrics says so."""
     try:
         return bool(run.last_metrics().get("stopped", 0))
     except ValueError:

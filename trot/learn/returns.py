@@ -21,12 +21,15 @@ def _steps(done: Tensor) -> Tensor:
     return torch.arange(done.shape[-2], device=done.device).unsqueeze(1)
 
 
-def policy_loss(reward: Tensor, next_value: Tensor, done: Tensor, gamma: float) -> Tensor:
+def policy_loss(reward: Tensor, next_value: Tensor, done: Tensor, gamma: float | Tensor) -> Tensor:
     """Minus the mean discounted return, cut at the end of the window and completed there by the value function.
 
     next_value is the value after each step, already 0 where the episode fell. It counts where an episode ended and in
-    the last step. Discounting begins anew with each episode. Divided by steps times worlds.
+    the last step. Discounting begins anew with each episode. Divided by steps times worlds. Members may have
+    each a gamma of its own, (members,).
     """
+    if isinstance(gamma, Tensor):
+        gamma = gamma.view(-1, 1, 1)
     age = _steps(done) - episode_start(done)
     discount = gamma ** age.to(reward.dtype)
     cut = done.clone()
@@ -34,15 +37,25 @@ def policy_loss(reward: Tensor, next_value: Tensor, done: Tensor, gamma: float) 
     return -(discount * (reward + torch.where(cut, gamma * next_value, 0.0))).mean(dim=(-2, -1))
 
 
-def td_lambda(reward: Tensor, next_value: Tensor, done: Tensor, gamma: float, lam: float) -> Tensor:
-    """Targets for the value function: exponential averages over returns of 1, 2, ... steps, cut as in policy_loss."""
+def td_lambda(
+    reward: Tensor, next_value: Tensor, done: Tensor, gamma: float | Tensor, lam: float | Tensor
+) -> Tensor:  # fmt: skip
+    """Targets for the value function: exponential averages over returns of 1, 2, ... steps, cut as in policy_loss.
+
+    Members may have each a gamma and a lambda of its own, both (members,).
+    """
+    lam = lam.view(-1, 1) if isinstance(lam, Tensor) else lam
     targets = torch.empty_like(reward)
     # Beyond the last step there is only the value; where an episode ends, likewise.
     following = next_value[..., -1, :]
     for t in reversed(range(reward.shape[-2])):
         value = next_value[..., t, :]
         mixed = torch.lerp(value, following, lam)
-        following = torch.add(reward[..., t, :], torch.where(done[..., t, :], value, mixed), alpha=gamma)
+        coming = torch.where(done[..., t, :], value, mixed)
+        if isinstance(gamma, Tensor):
+            following = torch.addcmul(reward[..., t, :], coming, gamma.view(-1, 1))
+        else:
+            following = torch.add(reward[..., t, :], coming, alpha=gamma)
         targets[..., t, :] = following
     return targets
 

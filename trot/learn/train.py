@@ -15,14 +15,16 @@ import tyro
 from trot.command_line import parse
 from trot.envs.env import Env
 from trot.envs.randomize import Randomize
+from trot.envs.rank_env import RankEnv
+from trot.envs.ranks import ranks_on
 from trot.envs.registry import make_env, make_task, names_task
 from trot.envs.trainable import require_trainable
 from trot.learn.algorithms import algorithm_lines, find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
+from trot.learn.led import place_of, see_through, together
 from trot.learn.run_record import RunRecord, resume_command, writing_into
 from trot.learn.schedule import Schedule
 from trot.learn.seeds import parsed_seeds
-from trot.learn.trainer import Trainer
 from trot.runs.folder import RunFolder
 
 Settings = TypeVar("Settings", bound=LearnerSettings)
@@ -61,21 +63,36 @@ class TrainSettings(Generic[Settings]):
 
 
 def train(settings: TrainSettings[Any]) -> RunFolder:
-    """Start a run and see it through; train_together() does so with several seeds."""
+    """Start a run and see it through; train_together() does so with several seeds.
+
+    Under torchrun this is for rank 0; the others call help_to_train().
+    """
+    algorithm, learner = _beginning(settings)
+    with together(learner):
+        name = settings.name or run_name(learner.env.task.name, algorithm, settings.seed)
+        with RunFolder.create(settings.runs, name, described(settings, algorithm, learner)) as run, stoppable(run):
+            start = f"{settings.task}, {settings.algo}, seed {settings.seed}, on {place_of(learner)}"
+            print(f"{start}. Run folder: {run.path}", flush=True)
+            with writing_into(run):
+                run.save_checkpoint("initial", {"agent": learner.agent.saved()})
+            see_through(RunRecord(run, settings.schedule), learner, settings.settings.iterations)
+    return run
+
+
+def help_to_train(settings: TrainSettings[Any]) -> None:
+    """What the ranks do that rank 0 leads."""
+    _, learner = _beginning(settings)
+    with together(learner):
+        pass
+
+
+def _beginning(settings: TrainSettings[Any]) -> tuple[Algorithm, Learner]:
     if settings.seeds:
         raise ValueError(f"train() is for one seed; for {', '.join(settings.seeds)} call train_together()")
     algorithm = find_algorithm(settings.algo)
     env = make_training_env(settings)
     require_trainable(env)
-    learner = make_learner(algorithm, env, settings)
-    name = settings.name or run_name(env.task.name, algorithm, settings.seed)
-    with RunFolder.create(settings.runs, name, described(settings, algorithm, learner)) as run, stoppable(run):
-        start = f"{settings.task}, {settings.algo}, seed {settings.seed}, on {env.device}"
-        print(f"{start}. Run folder: {run.path}", flush=True)
-        with writing_into(run):
-            run.save_checkpoint("initial", {"agent": learner.agent.saved()})
-        Trainer([RunRecord(run, settings.schedule)], learner, settings.settings.iterations).run_to_the_end()
-    return run
+    return algorithm, make_learner(algorithm, env, settings)
 
 
 def run_name(task: str, algorithm: Algorithm, seed: int) -> str:
@@ -142,7 +159,10 @@ def stoppable(*runs: RunFolder) -> Iterator[None]:
 def make_training_env(settings: TrainSettings[Any]) -> Env:
     """The worlds that a run learns in."""
     device = choose_device(settings.device)
-    randomize = random_physics(settings)
+    randomize, ranks = random_physics(settings), ranks_on(device)
+    if ranks is not None:
+        task, num_worlds = make_task(settings.task), settings.settings.num_worlds
+        return RankEnv(task, num_worlds, ranks, device, settings.seed, randomize=randomize)
     return make_env(settings.task, settings.settings.num_worlds, device, settings.seed, randomize=randomize)
 
 
@@ -160,6 +180,7 @@ def described(settings: TrainSettings[Any], algorithm: Algorithm, learner: Learn
         "preset": settings.preset or algorithm.default_preset,
         "seed": settings.seed,
         "device": learner.device.type,
+        **({} if learner.ranks is None else {"ranks": learner.ranks.size}),
         "iterations": settings.settings.iterations,
         "agent": learner.agent.described(),
         "schedule": asdict(settings.schedule),

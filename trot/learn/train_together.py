@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from trot.envs.ranks import refuse_ranks
 from trot.envs.registry import make_task
 from trot.envs.trainable import require_trainable
 from trot.learn.algorithms import find_algorithm
@@ -21,6 +22,7 @@ from trot.runs.folder import RunFolder
 
 def train_together(settings: TrainSettings[Any]) -> list[RunFolder]:
     """Start a run for each of the seeds and see them through, all in one batch."""
+    refuse_ranks("trot train --seeds")
     algorithm, seeds = find_algorithm(settings.algo), parsed_seeds(settings.seeds)
     learner = learner_of_seeds(settings, seeds)
     require_trainable(learner.env)

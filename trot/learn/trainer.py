@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from trot.interruption import Interruption
 from trot.learn.bad_window import save_bad_window
-from trot.learn.capture import fast_phases
+from trot.learn.capture import NumberedRun, fast_phases
 from trot.learn.learner import Learner
 from trot.learn.replay_buffer import ReplayBuffer
-from trot.learn.run_record import RunRecord, resume_command, writing_into
+from trot.learn.run_record import RunRecord, writing_into
 from trot.learn.torch_threads import one_torch_thread
 from trot.learn.training_words import shown, summary
 from trot.progress import Progress
@@ -36,15 +36,30 @@ class Trainer:
     """Runs iterations until the last one, and leaves run folders that can be resumed from at any moment.
 
     There is a record for the learner's run, or for each of its members.
+
+    Args:
+        records: Of runs that are saved and end together.
+        learner: Where the first of them stands.
+        iterations: Of the whole training, or up to where it is looked at before it goes on.
+        phases: Of the learner, where they are there already; to capture them takes seconds on a GPU.
+        shown_total: Iterations that the line of progress counts up to, where there are more to come.
     """
 
-    def __init__(self, records: Sequence[RunRecord], learner: Learner, iterations: int) -> None:
+    def __init__(
+        self,
+        records: Sequence[RunRecord],
+        learner: Learner,
+        iterations: int,
+        phases: Mapping[str, NumberedRun] | None = None,
+        shown_total: int | None = None,
+    ) -> None:
         self.records, self.learner = records, learner
         # All of them save at the same time.
         schedule = records[0].schedule
         self.save_every = schedule.save_every
         self.iteration, self.total = min(record.iteration for record in records if not record.ended), iterations
-        self.phases = fast_phases(learner)
+        self.shown_total = shown_total or iterations
+        self.phases = fast_phases(learner) if phases is None else phases
         self.columns = learner.all_columns()
         self.look_every = LOOK_EVERY if learner.device.type == "cuda" else 1
         self.unseen: list[tuple[Tensor, Tensor]] = []
@@ -65,23 +80,26 @@ class Trainer:
 
         GradientError says that learning failed, ValueError that the disk takes no more.
         """
+        self.run()
+        failures = [record for record in self.records if record.failure is not None]
+        if len(failures) == len(self.records):
+            raise GradientError(_failures(failures))
+        self.interruption.end(f"Stopped after iteration {self.iteration}. Go on: {self.records[0].way_on}")
+        print(summary(self.records, self.iteration), flush=True)
+        if failures:
+            raise GradientError(f"{len(failures)} of {len(self.records)} stopped. {_failures(failures)}")
+
+    def run(self) -> None:
+        """Train without a word at the end: records tell what failed, and `interruption` whether a signal ended it."""
         for record in self.records:
             if not record.ended:
                 record.open()
-        with self.interruption, one_torch_thread(), Progress(self.total) as self.progress:
+        with self.interruption, one_torch_thread(), Progress(self.shown_total) as self.progress:
             self.progress.update(self.iteration, {})
             while not self._iterate():
                 pass
         for record in self.records:
             record.close()
-        failures = [record for record in self.records if record.failure is not None]
-        if len(failures) == len(self.records):
-            raise GradientError(_failures(failures))
-        way_on = resume_command(*(record.run for record in self.records))
-        self.interruption.end(f"Stopped after iteration {self.iteration}. Go on: {way_on}")
-        print(summary(self.records, self.iteration), flush=True)
-        if failures:
-            raise GradientError(f"{len(failures)} of {len(self.records)} stopped. {_failures(failures)}")
 
     def _iterate(self) -> bool:
         """One iteration and what is due after it; True at the end."""
@@ -165,7 +183,7 @@ class Trainer:
 
     def _at_goal(self, record: RunRecord) -> bool:
         row, goal = record.last_row, record.schedule.stop_at
-        enough = row["episodes"] >= self.learner.env.num_worlds // len(self.records)
+        enough = row["episodes"] >= self.learner.num_worlds
         reached = goal is not None and enough and row["episode_return"] >= goal
         # By the number that is written: whoever reads the metrics comes to the same answer.
         return reached or record.schedule.out_of_time(row["seconds"])

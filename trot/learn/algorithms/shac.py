@@ -39,6 +39,7 @@ from trot.learn.learner import (
     require_share,
     require_widths,
 )
+from trot.learn.member_settings import Numbers, put_numbers, require_own
 from trot.learn.members import in_rows, side_by_side, weights_of
 from trot.learn.networks import Critic, Policy, PolicyKind, move_weights_towards
 from trot.learn.optimizer import Adam, MemberAdam, clip_, clip_members_
@@ -111,6 +112,23 @@ class ShacSettings(LearnerSettings):
         )
 
 
+RATES = ("actor_lr", "actor_lr_change", "critic_lr", "critic_lr_change")
+
+
+def _numbers(settings: ShacSettings) -> dict[str, float]:
+    """What an iteration computes with of those settings that members may have each of their own."""
+    return {
+        "gamma": settings.gamma,
+        "td_lambda": settings.td_lambda,
+        "max_grad_norm": settings.max_grad_norm,
+        "target_step": 1 - settings.target_keep,
+        "actor_lr": settings.actor_lr,
+        "actor_lr_change": settings.final_lr - settings.actor_lr,
+        "critic_lr": settings.critic_lr,
+        "critic_lr_change": settings.final_lr - settings.critic_lr,
+    }
+
+
 @dataclass
 class Window:
     """What a rollout leaves for the rest of its iteration, (horizon, worlds, ...)."""
@@ -170,11 +188,14 @@ class Shac(Learner):
     )
     shown = {"value loss": "value_loss", "gradient": "gradient_norm"}  # noqa: RUF012
     takes_members = True
+    takes_ranks = True
+    own_settings = ("gamma", "actor_lr", "critic_lr", "final_lr", "max_grad_norm", "td_lambda", "target_keep")
     bad_window: BadWindow
 
     def __init__(self, env: Env, settings: ShacSettings, seed: int = 0) -> None:
         super().__init__(env, settings, seed)
         self.settings = settings
+        self._numbers: Numbers = {**_numbers(settings)}
         with self.seeded():
             self.make_agent(settings.agent(env))
             self.critic, self.target_critic = (
@@ -197,6 +218,13 @@ class Shac(Learner):
         betas = self.settings.adam_betas
         return Adam(parameters, betas) if self.members is None else MemberAdam(weights[0], parameters, betas)
 
+    def set_member_settings(self, settings: Sequence[ShacSettings]) -> None:
+        require_own(settings, self.settings, self.own_settings, self.members)
+        # Rates are in the optimiser's precision, the others in that of the rewards.
+        rate, other = self.policy_optimizer.rate, self.episodes.mean_return
+        like = {name: rate if name in RATES else other for name in self._numbers}
+        put_numbers(self._numbers, [_numbers(one) for one in settings], like)
+
     @property
     def policy(self) -> Policy:
         return self.agent.policy
@@ -205,7 +233,8 @@ class Shac(Learner):
         return (
             Phase("rollout", self.rollout),
             Phase("backward", self.improve_policy),
-            Phase("critic", self.fit_critic, beside_last=True),
+            # Two streams would send messages between ranks in an order that is not the same on all of them.
+            Phase("critic", self.fit_critic, beside_last=self.ranks is None),
             Phase("other", self.finish),
         )
 
@@ -233,18 +262,22 @@ class Shac(Learner):
             last = (self.split(torch.stack([move.final_obs for move in moves]), dim=1) - shift) * scale
             value = in_rows(self.target_critic, self.members, self.members_first(last))
             next_value = torch.where(fell, 0.0, value)
-        loss = policy_loss(reward, next_value, done, settings.gamma)
+        loss = policy_loss(reward, next_value, done, self._numbers["gamma"])
         joined = torch.stack(inputs, dim=-3).detach()
         self.window = Window(joined, actions, seen, states, reward, next_value, done, loss)
 
     def _draw_noise(self) -> Tensor:
-        *_, horizon, num_worlds, num_actions = self.bad_window.noise.shape
+        *_, horizon, each, num_actions = self.bad_window.noise.shape
+        num_worlds = self.num_worlds
         drawn = [
             torch.randn(
                 (horizon, num_worlds, num_actions), generator=generator, dtype=self.env.dtype, device=self.device
             )
             for generator in self.generators
         ]
+        if self.ranks is not None:
+            # All ranks draw for all worlds, so that each has the noise that it would have in a single process.
+            return drawn[0][:, self.ranks.rows(each)]
         return drawn[0] if self.members is None else torch.stack(drawn)
 
     def _over_steps(self, of_each: list[Tensor]) -> Tensor:
@@ -264,7 +297,8 @@ class Shac(Learner):
             return self._gathered(torch.autograd.grad(actions, self._policy_parameters, by_actions))
 
         window = (self.window.inputs, self.noise, self.by_member(self.adjoints.actions))
-        return sum_over_rows(by_weights, *window, widths=self._widths_to_share(self.settings.actor_hidden))
+        widths = self._widths_to_share(self.settings.actor_hidden)
+        return self.mean_over_ranks(sum_over_rows(by_weights, *window, widths=widths))
 
     def _gathered(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """One for each parameter; with members a single one, (members, weights of each)."""
@@ -275,8 +309,8 @@ class Shac(Learner):
         return hidden if self.members is None else ()
 
     def _clip(self, gradients: list[Tensor]) -> Tensor:
-        largest = self.settings.max_grad_norm
-        return clip_(gradients, largest) if self.members is None else clip_members_(gradients[0], largest)
+        largest = self._numbers["max_grad_norm"]
+        return clip_members_(gradients[0], largest) if self.members is not None else clip_(gradients, float(largest))
 
     def improve_policy(self) -> None:
         """Follow the gradient of the window's return."""
@@ -287,7 +321,7 @@ class Shac(Learner):
         first_bad = ~self.gradient_norm.isfinite() & ~self.stopped
         self.stopped |= first_bad
         self.bad_window.remember(first_bad, self.noise, self.env.window_start)
-        self.policy_optimizer.rate.copy_(torch.where(self.stopped, 0.0, self._learning_rate(self.settings.actor_lr)))
+        self.policy_optimizer.rate.copy_(torch.where(self.stopped, 0.0, self._learning_rate("actor")))
         stopped = self.stopped.unsqueeze(-1)
         self.policy_optimizer.step([gradient.masked_fill_(stopped, 0.0) for gradient in gradients])
 
@@ -296,14 +330,14 @@ class Shac(Learner):
 
         Nothing here depends on improve_policy() or the other way round.
         """
-        settings, window = self.settings, self.window
+        settings, numbers, window = self.settings, self._numbers, self.window
         self.value_loss = torch.zeros_like(self.episodes.mean_return)
         if not settings.critic:
             return
         with torch.no_grad():
-            targets = td_lambda(window.reward, window.next_value, window.done, settings.gamma, settings.td_lambda)
+            targets = td_lambda(window.reward, window.next_value, window.done, numbers["gamma"], numbers["td_lambda"])
             foreach_copy_(self._critic_before, self._critic_weights)
-        self.critic_optimizer.rate.copy_(self._learning_rate(settings.critic_lr))
+        self.critic_optimizer.rate.copy_(self._learning_rate("critic"))
         count = settings.critic_batches
         batches = list(zip(window.inputs.chunk(count, dim=-3), targets.chunk(count, dim=-2), strict=True))
         for last in [False] * (settings.critic_passes - 1) + [True]:
@@ -318,7 +352,8 @@ class Shac(Learner):
             return [loss.detach(), *self._gathered(gradients)]
 
         widths = self._widths_to_share(self.settings.critic_hidden)
-        loss, *gradients = mean_over_rows(loss_and_gradient, inputs, target, widths=widths)
+        found = mean_over_rows(loss_and_gradient, inputs, target, widths=widths)
+        loss, *gradients = self.mean_over_ranks(found)
         self._clip(gradients)
         self.critic_optimizer.step(gradients)
         return loss
@@ -333,29 +368,39 @@ class Shac(Learner):
     def finish(self) -> None:
         """Learn what observations look like, move the target critic, and write down how it went."""
         window = self.window
-        self.agent.normalizer.update(self._over_steps(window.seen))
+        self.agent.normalizer.update(self._over_steps(window.seen), self.ranks)
         if self.settings.critic:
             for before, after in zip(self._critic_before, self._critic_weights, strict=True):
                 after.copy_(torch.where(self.stopped.unsqueeze(-1), before, after))
-            move_weights_towards(self._target_weights, self._critic_weights, self.settings.target_keep)
+            self._move_target()
         adjoint = self.by_member(self.adjoints.state_norms(window.reward))
-        steps = adjoint.mean(dim=-1)
+        steep = (adjoint > STEEP).any(dim=-2).to(adjoint.dtype).mean(dim=-1)
+        shares = saturation(self.by_member(torch.stack(window.actions)))
+        means = [adjoint.mean(dim=-1), steep, window.loss, *shares.values()]
+        steps, steep, loss, *of_actions = self.mean_over_ranks(means)
         columns = {
-            "policy_loss": window.loss,
+            "policy_loss": loss,
             "value_loss": self.value_loss,
             "gradient_norm": self.gradient_norm,
             "adjoint_first": steps[..., 0],
             "adjoint_median": steps.median() if self.members is None else steps.median(dim=-1).values,
             "adjoint_last": steps[..., -1],
-            "steep_worlds": (adjoint > STEEP).any(dim=-2).to(adjoint.dtype).mean(dim=-1),
-            **saturation(self.by_member(torch.stack(window.actions))),
+            "steep_worlds": steep,
+            **dict(zip(shares, of_actions, strict=True)),
         }
         self.conclude(window.reward, window.done, columns)
 
-    def _learning_rate(self, initial: float) -> Tensor:
-        settings = self.settings
+    def _move_target(self) -> None:
+        step = self._numbers["target_step"]
+        if isinstance(step, Tensor):
+            self._target_weights[0].lerp_(self._critic_weights[0], step.unsqueeze(1))
+        else:
+            move_weights_towards(self._target_weights, self._critic_weights, self.settings.target_keep)
+
+    def _learning_rate(self, of: str) -> Tensor:
+        settings, initial, fall = self.settings, self._numbers[f"{of}_lr"], self._numbers[f"{of}_lr_change"]
         share = (self.iteration / settings.iterations).clamp(max=1) if settings.lr_decay else self.iteration * 0
-        return initial + (settings.final_lr - initial) * share
+        return initial + fall * share
 
     def warning(self, row: Mapping[str, float]) -> str | None:
         # Some steep worlds are the normal price of contact; where most are, the window is too long or the robot stiff.
