@@ -1,0 +1,165 @@
+"""How many substeps a robot takes: its stiffest springs and dampers against the inertia that they move.
+
+With the mass matrix M, semi-implicit Euler with a substep h keeps the motion of linear springs K and dampers C from
+growing while 4 M - 2 h C - h^2 K is positive definite: for one mass m, h < 4 / (g + sqrt(g^2 + 4 w^2)) with g = c / m
+and w^2 = k / m, which is 2 / w for a spring alone and 2 m / c for a damper alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trot.sim.model import Floats, Model
+from trot.sim.pose import Pose
+from trot.sim.stiff_terms import FRICTION, Term, contact_terms, lasting_terms
+
+SAFETY = 2.0
+"""Substeps in the longest that does not grow. At 1 motions do not grow; at 2 gradients do not grow either."""
+
+LEAST = 4
+"""Substeps for the accuracy of the motion itself, where nothing is stiff."""
+
+COMFORTABLE = 32
+"""Substeps that are not many."""
+MANY = 3
+"""Times that many are."""
+
+LOOKED_AT = 12
+"""Of the ways in which a robot may touch, so many of the stiffest are worked out with all that acts besides."""
+
+
+@dataclass(frozen=True)
+class StiffTerm:
+    """One of the forces that decide on the substep."""
+
+    name: str
+    """As in "friction of geom 'foot'"."""
+    longest: float
+    """The longest substep, s, with which its motion does not grow if it acts alone."""
+
+
+@dataclass(frozen=True)
+class Substeps:
+    """How many a control step takes, and why."""
+
+    count: int
+    control_dt: float
+    longest: float
+    """The longest substep, s, with which no motion grows, all taken together; infinite where nothing is stiff."""
+    without_friction: int
+    """The count if contacts had no friction. Its force is bounded, so that between the two nothing blows up; but
+    whatever sticks chatters, and gradients grow."""
+    terms: tuple[StiffTerm, ...]
+    """The one that decides, then the others from the stiffest on."""
+
+    def sentence(self) -> str:
+        """For a reader: the number, and what decides."""
+        begin = f"{self.count} for a control step of {1e3 * self.control_dt:.1f} ms"
+        if not self.terms or self.count == LEAST:
+            return f"{begin}; nothing is stiff enough to ask for more"
+        # One of each kind: there are four feet, and the second says no more than the first.
+        kinds = {term.name.partition(" '")[0]: term for term in reversed(self.terms)}
+        told = [f"{term.name}, {1e3 * term.longest:.2g} ms" for term in self.terms if term in kinds.values()][:3]
+        others = f"; next: {'; '.join(told[1:])}" if told[1:] else ""
+        return f"{begin}. What decides, with the longest substep that it bears alone: {told[0]}{others}"
+
+
+def suggest_substeps(model: Model, control_dt: float = 1 / 60) -> Substeps:
+    """From contacts, friction, limits, servos, springs, dampers, ties and muscles, at the default pose."""
+    pose = Pose(model)
+    inverse = np.asarray(np.linalg.inv(pose.mass_matrix()), np.float64)
+    lasting = [term for term in lasting_terms(model, pose) if _acts(term)]
+    ways = [[term for term in way if _acts(term)] for way in contact_terms(model, pose)]
+    alone = _alone(inverse, [*lasting, *(term for way in ways for term in way)]) | _activations(model)
+    together, decides = _stiffest(inverse, lasting, ways, alone)
+    slower = [(alone[name], name) for name in _activations(model)]
+    longest, decides = min([(together, decides), *slower])
+    smooth = [[term for term in way if not term.name.startswith(FRICTION)] for way in ways]
+    without_friction = min([_stiffest(inverse, lasting, smooth, alone)[0], *(bound for bound, _ in slower)])
+    names = sorted(alone, key=lambda name: (name != decides, alone[name]))
+    return Substeps(
+        _count(longest, control_dt), control_dt, longest, _count(without_friction, control_dt),
+        tuple(StiffTerm(name, alone[name]) for name in names),
+    )  # fmt: skip
+
+
+def longest_substep(inverse: Floats, terms: Sequence[Term]) -> tuple[float, str]:
+    """The longest that does not grow with all these terms at once, and which of them does most about it.
+
+    inverse is that of the mass matrix.
+    """
+    if not terms:
+        return math.inf, ""
+    rows = np.concatenate([term.jacobian for term in terms])
+    stiffness, damping = (np.concatenate([getattr(t, what) for t in terms]) for what in ("stiffness", "damping"))
+    # 1 / h is the largest root mu of det(4 mu^2 M - 2 mu C - K) = 0: of the dofs, or of the rows where these are fewer.
+    if len(rows) < len(inverse):
+        give = rows @ inverse @ rows.T
+        by_damping, by_stiffness, move = give * damping / 2, give * stiffness / 4, np.eye(len(rows))
+    else:
+        by_damping, by_stiffness = (inverse @ (rows.T * c @ rows) for c in (damping / 2, stiffness / 4))
+        move = rows
+    count = len(by_damping)
+    roots, vectors = np.linalg.eig(np.block([[by_damping, by_stiffness], [np.eye(count), np.zeros((count, count))]]))
+    which = int(roots.real.argmax())
+    rate = float(roots[which].real)
+    if not rate > 0:
+        return math.inf, ""
+    motion = move @ vectors[count:, which].real
+    work = (2 * damping / rate + stiffness / rate**2) * motion**2
+    owner = np.repeat(np.arange(len(terms)), [len(term.jacobian) for term in terms])
+    return 1 / rate, terms[int(np.bincount(owner, work).argmax())].name
+
+
+def _stiffest(
+    inverse: Floats, lasting: list[Term], ways: list[list[Term]], alone: dict[str, float]
+) -> tuple[float, str]:
+    """Over the ways to touch: those with the stiffest terms by themselves, together with all that lasts."""
+    ranked = sorted(ways, key=lambda way: min((alone[term.name] for term in way), default=math.inf))
+    return min((longest_substep(inverse, [*lasting, *way]) for way in ([], *ranked[:LOOKED_AT])), key=lambda f: f[0])
+
+
+def _alone(inverse: Floats, terms: Sequence[Term]) -> dict[str, float]:
+    """The longest substep of each element by itself; at its stiffest, where it acts in several ways."""
+    found: dict[str, float] = {}
+    for term in terms:
+        found[term.name] = min(found.get(term.name, math.inf), longest_substep(inverse, [term])[0])
+    return found
+
+
+def _activations(model: Model) -> dict[str, float]:
+    """Explicit Euler bears twice a time constant, which of a muscle that rests is half of what the file gives."""
+    times = np.where(model.act_time[:, :2] > 0, model.act_time[:, :2], np.inf).min(axis=1)
+    names = [f"activation of '{model.actuator_name[actuator]}'" for actuator in model.act_actuator]
+    return {name: float(time) for name, time in zip(names, times, strict=True) if np.isfinite(time)}
+
+
+def _count(longest: float, control_dt: float) -> int:
+    # Rounding must not ask for one more.
+    return LEAST if math.isinf(longest) else max(LEAST, math.ceil(SAFETY * control_dt / longest - 1e-9))
+
+
+def _acts(term: Term) -> bool:
+    return bool(np.any((term.stiffness > 0) | (term.damping > 0)))
+
+
+def tell_stiff_friction(model: Model, found: Substeps) -> str | None:
+    """What to do where friction of light parts alone asks for many substeps; None where it does not."""
+    few = max(COMFORTABLE, found.without_friction)
+    if not found.terms[:1] or not found.terms[0].name.startswith(FRICTION) or found.count <= MANY * few:
+        return None
+    stiffness, damping, friction = (float(values.max()) for values in (
+        model.shape_stiffness, model.shape_damping, model.shape_friction_stiffness,
+    ))  # fmt: skip
+    softer = friction * few / found.count
+    on_a_foot = float(model.body_mass.sum() * np.linalg.norm(model.gravity) * model.shape_friction.max()) / 4
+    return (
+        f"friction is stiff for parts so light. Give a friction stiffness of {softer:.2g} N s/m instead of "
+        f"{friction:g}, by --contact {stiffness:g} {damping:g} {softer:.2g} or in the geoms' user attribute, and about "
+        f"{few} substeps do. A foot that bears a quarter of the weight then creeps at up to "
+        f"{on_a_foot / softer:.2g} m/s before it slides, instead of {on_a_foot / friction:.2g} m/s."
+    )
