@@ -318,8 +318,9 @@ def test_check_prints_notes_and_takes_the_same_options(tmp_path, capsys):
     options = ["--keyframe", "home", "--leave-out", "fluid", "--repair-inertia", "--package-path", str(tmp_path)]
     assert main(["check", str(robot), "--worlds", "2", *options]) == 0
     notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
-    assert len(notes) == 3
+    assert len(notes) == 4
     assert "density=1.2" in notes[0] and "self_collision=True" in notes[1] and "'plinth'" in notes[2]
+    assert "no actuators" in notes[3]
 
 
 def test_what_is_simulated_is_not_left_out():

@@ -34,10 +34,13 @@ def run_check(settings: CheckSettings) -> bool:
     for note in (*model.notes, *_missing(model, settings)):
         print(f"note: {note}")
     right = _tell_accelerations(model) if settings.drop else True
-    settings = _tell_substeps(model, settings)
+    counts = _tell_substeps(model, settings)
     if settings.drop:
-        right = _tell_drop(model, settings) and right
-    return report(check_gradients(model, settings), settings.tolerance) and right
+        count, steady = _tell_drops(model, settings.control_dt, counts)
+        right = right and steady
+    else:
+        count = counts[0]
+    return report(check_gradients(model, replace(settings, substeps=count)), settings.tolerance) and right
 
 
 def _require_sensible(settings: CheckSettings) -> None:
@@ -104,8 +107,8 @@ def _tell_accelerations(model: Model) -> bool:
     return False
 
 
-def _tell_substeps(model: Model, settings: CheckSettings) -> CheckSettings:
-    """The settings, with as many substeps as the rest of the check takes."""
+def _tell_substeps(model: Model, settings: CheckSettings) -> list[int]:
+    """How many to try: those asked for, or those suggested, and if they do not do, twice as many, and so on."""
     suggested = suggest_substeps(model, settings.control_dt)
     print(f"substeps: {suggested.sentence()}")
     if suggested.without_friction < suggested.count:
@@ -113,21 +116,32 @@ def _tell_substeps(model: Model, settings: CheckSettings) -> CheckSettings:
     advice = tell_stiff_friction(model, suggested)
     if advice is not None:
         print(f"advice: {advice}")
-    count = min(suggested.count, MOST_SUBSTEPS) if settings.substeps is None else settings.substeps
-    if count != suggested.count:
-        print(f"substeps: {count} are used here")
-    return replace(settings, substeps=count)
+    if settings.substeps is not None:
+        return [settings.substeps]
+    if suggested.count > MOST_SUBSTEPS:
+        print(f"substeps: {MOST_SUBSTEPS} are used here")
+    counts = [min(suggested.count, MOST_SUBSTEPS)]
+    while 2 * counts[-1] <= MOST_SUBSTEPS:
+        counts.append(2 * counts[-1])
+    return counts
 
 
-def _tell_drop(model: Model, settings: CheckSettings) -> bool:
-    assert settings.substeps is not None
-    try:
-        drop = drop_test(model, settings.control_dt, settings.substeps)
-    except NonFiniteError:
-        print(f"drop test: BLOWS UP with {settings.substeps} substeps")
-        raise
-    print(f"drop test: {drop.sentence()}")
+def _tell_drops(model: Model, control_dt: float, counts: list[int]) -> tuple[int, bool]:
+    """Drop it with more and more substeps until it stays calm; with how many, and whether it does."""
+    for count in counts:
+        try:
+            drop = drop_test(model, control_dt, count)
+        except NonFiniteError:
+            print(f"drop test: BLOWS UP with {count} substeps")
+            if count == counts[-1]:
+                raise
+            continue
+        print(f"drop test: {drop.sentence()}")
+        if drop.passes:
+            break
     advice = drop.advice()
     if advice is not None:
         print(f"advice: {advice}")
-    return drop.passes
+    elif count > counts[0]:
+        print(f"advice: take {count} substeps.")
+    return count, drop.passes

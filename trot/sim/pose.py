@@ -33,11 +33,11 @@ class Pose:
         mujoco.mj_fullM(self.source, self.data, found)
         return found
 
-    def energy(self) -> float:
-        """Of gravity, of springs of joints and tendons, and of the motion, J."""
+    def energies(self) -> tuple[float, float]:
+        """Of gravity and of springs of joints and tendons, and of the motion, J."""
         mujoco.mj_energyPos(self.source, self.data)
-        mujoco.mj_energyVel(self.source, self.data)
-        return float(self.data.energy.sum())
+        speed = self.data.qvel
+        return float(self.data.energy[0]), float(speed @ self.mass_matrix() @ speed) / 2
 
     def place(self, body: int, points: Floats) -> Floats:
         """Points of a body of the Model, (..., 3), in the world."""

@@ -45,6 +45,8 @@ class Term:
     """(rows,)"""
     damping: Floats
     """(rows,)"""
+    one_sided: bool = False
+    """Whether it begins to push where something meets it, as a contact or a limit does."""
 
 
 def lasting_terms(model: Model, pose: Pose) -> Iterator[Term]:
@@ -60,7 +62,7 @@ def lasting_terms(model: Model, pose: Pose) -> Iterator[Term]:
         yield _term(f"damping of joint '{name}'", unit[dof], 0.0, model.dof_damping[dof])
         yield _term(f"spring of joint '{name}'", unit[dof], model.joint_stiffness[joint], 0.0)
         yield _term(f"dry friction of joint '{name}'", unit[dof], 0.0, slope)
-        yield _term(f"limit of joint '{name}'", unit[dof], limit, limit_damping)
+        yield _term(f"limit of joint '{name}'", unit[dof], limit, limit_damping, one_sided=True)
     yield from _servo_terms(model)
     yield from _tie_terms(model)
     yield from _muscle_terms(model, pose)
@@ -158,7 +160,7 @@ def _pushed(pose: Pose, feelers: list[_Feeler], direction: Floats, weight: float
             stiffness.append(feeler.stiffness)
             damping.append(feeler.damping * WEIGHTS_ON_A_POINT * weight / max(feeler.stiffness, 1.0))
             slope.append(feeler.friction_slope)
-        yield Term(f"contact of {name}", np.array(normal), np.array(stiffness), np.array(damping))
+        yield Term(f"contact of {name}", np.array(normal), np.array(stiffness), np.array(damping), one_sided=True)
         rows = np.concatenate(tangent)
         yield Term(f"{FRICTION}{name}", rows, np.zeros(len(rows)), np.repeat(slope, 2))
 
@@ -205,5 +207,5 @@ def _muscle_terms(model: Model, pose: Pose) -> Iterator[Term]:
         )  # fmt: skip
 
 
-def _term(name: str, row: Floats, stiffness: float, damping: float) -> Term:
-    return Term(name, row[None], np.array([max(stiffness, 0.0)]), np.array([max(damping, 0.0)]))
+def _term(name: str, row: Floats, stiffness: float, damping: float, one_sided: bool = False) -> Term:
+    return Term(name, row[None], np.array([max(stiffness, 0.0)]), np.array([max(damping, 0.0)]), one_sided)
