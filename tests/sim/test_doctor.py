@@ -167,7 +167,7 @@ def test_a_robot_that_moves_otherwise_than_in_mujoco_fails(
 
 
 def test_too_few_substeps_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The ball hangs 10 cm above the ground; its limit holds it up by a spring that one substep cannot follow."""
+    """The leg lies on its limit, a spring that three substeps cannot follow."""
     text = LEG.replace("damping", 'range="30 60" user="1e4" damping').format(ground="", masks="", mass=1)
     path = tmp_path / "leg.xml"
     path.write_text(text)

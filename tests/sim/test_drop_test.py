@@ -7,10 +7,11 @@ import math
 import pytest
 from numpy.testing import assert_allclose
 
-from trot.sim.drop_test import CLEARANCE, drop_test
+from trot.sim.drop_test import drop_test
 from trot.sim.errors import NonFiniteError
 from trot.sim.load import load_model
 from trot.sim.model import Model
+from trot.sim.settled_start import CLEARANCE
 
 DT = 1 / 60
 
@@ -46,14 +47,14 @@ ARM = """
 def test_what_falls_freely_falls_for_two_seconds() -> None:
     drop = drop_test(ball(0, ground=False), DT, 4)
     assert_allclose(drop.largest_speed, 2 * 9.81, rtol=1e-12)
-    assert (drop.largest_dof, drop.last_dof, drop.raised, drop.depth) == ("root.z", "root.z", 0, 0)
+    assert (drop.largest_dof, drop.last_dof, drop.start.lifted, drop.depth) == ("root.z", "root.z", 0, 0)
     assert drop.passes and "still moves at the end (root.z)" in drop.sentence()
 
 
 def test_a_robot_in_the_ground_is_lifted_out_first() -> None:
     """And sinks in by the root of k d^2 / 2 = m g (c + d) from that clearance."""
     drop = drop_test(ball(-0.3), DT, 64)
-    assert_allclose(drop.raised, 0.4 + CLEARANCE, rtol=1e-9)
+    assert_allclose(drop.start.lifted, 0.4 + CLEARANCE, rtol=1e-9)
     sink = 2 * 9.81 / 2e4
     assert_allclose(drop.depth, sink + math.sqrt(sink**2 + 2 * sink * CLEARANCE), rtol=0.02)
     assert drop.deepest_shape == "ball" and drop.passes
@@ -94,9 +95,21 @@ def test_a_motor_that_cannot_rest_is_not_judged_by_energy() -> None:
     assert drop.energy_growth is None and "energy not judged" in drop.sentence()
 
 
-def test_springs_pressed_at_the_start_may_give_back_what_they_have() -> None:
-    """A limit 0.5 rad away, of 1e3 N m/rad, holds 125 J, some twenty times the weight's."""
+def test_a_joint_beyond_its_limit_begins_at_it() -> None:
+    """A limit 30 degrees away, of 1e3 N m/rad, would throw the arm at some 30 rad/s; from it, the arm only falls."""
     model = load_model(ARM.format(joint='range="30 60" user="1e3"', actuator=""))
     drop = drop_test(model, DT, 64)
-    assert drop.largest_speed > math.sqrt(2 * 125 / 0.26)
+    assert drop.start.turned == ("shoulder",)
+    assert_allclose(drop.start.joint_q, [math.radians(30)])
+    assert drop.largest_speed < math.sqrt(2 * 9.81 * 0.5 / 0.25)
+    assert drop.passes and "joint 'shoulder' moved to the nearest limit" in drop.sentence()
+
+
+def test_springs_pressed_at_the_start_may_give_back_what_they_have() -> None:
+    """A coupling that is half a radian off holds k / 2 0.5^2, far more than the weight gives."""
+    text = ARM.format(joint="", actuator="").replace(
+        "<actuator>", '<equality><joint joint1="shoulder" polycoef="0.5" solref="-1e4 -1"/></equality><actuator>'
+    )
+    drop = drop_test(load_model(text), DT, 64)
+    assert drop.largest_speed > 30
     assert drop.passes

@@ -20,6 +20,7 @@ from trot.sim.load_options import CONTACT, MESH_POINTS
 from trot.sim.manifold import retract, tangent_gradient
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters, own_parameters
+from trot.sim.settled_start import settled_start
 from trot.sim.state import State
 from trot.sim.step import step
 from trot.sim.substeps import suggest_substeps
@@ -130,8 +131,8 @@ def check_gradients(model: Model, settings: CheckSettings) -> list[Row]:
 
 
 def _lively_state(model: Model, settings: CheckSettings, generator: torch.Generator) -> State:
-    """States of a random motion from the reference pose: flung about, fallen to the ground, pushed into limits."""
-    state = model.default_state(settings.worlds, dtype=torch.float64)
+    """States of a random motion from a settled start: flung about, fallen to the ground, pushed into limits."""
+    state = settled_start(model).state(model, settings.worlds)
     noise = 0.1 * torch.randn(settings.worlds, model.num_dofs, generator=generator, dtype=torch.float64)
     state = State(retract(model, state.joint_q, noise), 5 * noise, activation=state.activation)
     moments = torch.linspace(0, settings.seconds, settings.worlds)

@@ -34,13 +34,16 @@ def run_check(settings: CheckSettings) -> bool:
     for note in (*model.notes, *_missing(model, settings)):
         print(f"note: {note}")
     right = _tell_accelerations(model) if settings.drop else True
-    counts = _tell_substeps(model, settings)
+    counts, suggested = _tell_substeps(model, settings)
     if settings.drop:
         count, steady = _tell_drops(model, settings.control_dt, counts)
         right = right and steady
     else:
         count = counts[0]
-    return report(check_gradients(model, replace(settings, substeps=count)), settings.tolerance) and right
+    exact = report(check_gradients(model, replace(settings, substeps=count)), settings.tolerance)
+    if not exact and count < suggested:
+        print(f"With {count} substeps instead of {suggested} gradients may grow until nothing can be told of them.")
+    return exact and right
 
 
 def _require_sensible(settings: CheckSettings) -> None:
@@ -107,8 +110,11 @@ def _tell_accelerations(model: Model) -> bool:
     return False
 
 
-def _tell_substeps(model: Model, settings: CheckSettings) -> list[int]:
-    """How many to try: those asked for, or those suggested, and if they do not do, twice as many, and so on."""
+def _tell_substeps(model: Model, settings: CheckSettings) -> tuple[list[int], int]:
+    """How many to try: those asked for, or those suggested, and if they do not do, twice as many, and so on.
+
+    And how many are suggested.
+    """
     suggested = suggest_substeps(model, settings.control_dt)
     print(f"substeps: {suggested.sentence()}")
     if suggested.without_friction < suggested.count:
@@ -117,13 +123,13 @@ def _tell_substeps(model: Model, settings: CheckSettings) -> list[int]:
     if advice is not None:
         print(f"advice: {advice}")
     if settings.substeps is not None:
-        return [settings.substeps]
+        return [settings.substeps], suggested.count
     if suggested.count > MOST_SUBSTEPS:
         print(f"substeps: {MOST_SUBSTEPS} are used here")
     counts = [min(suggested.count, MOST_SUBSTEPS)]
     while 2 * counts[-1] <= MOST_SUBSTEPS:
         counts.append(2 * counts[-1])
-    return counts
+    return counts, suggested.count
 
 
 def _tell_drops(model: Model, control_dt: float, counts: list[int]) -> tuple[int, bool]:

@@ -11,13 +11,13 @@ from torch import Tensor
 from trot.sim.contact_forces import contact_forces
 from trot.sim.diagnose import check_finite
 from trot.sim.model import Floats, JointType, Model
+from trot.sim.notes import listed
 from trot.sim.pose import Pose
+from trot.sim.settled_start import SettledStart, ground_depths, settled_start
 from trot.sim.state import State
 from trot.sim.step import step
 
 SECONDS = 2.0
-CLEARANCE = 0.001
-"""m above the ground at which a robot begins that would begin in it."""
 AT_REST = 0.05
 """m/s or rad/s below which all dofs of a robot are at rest."""
 GROWTH = 0.05
@@ -31,8 +31,7 @@ class Drop:
     """What became of it."""
 
     substeps: int
-    raised: float
-    """m that it was lifted out of the ground first."""
+    start: SettledStart
     held: bool
     """Whether servos held the default pose."""
     energy_growth: float | None
@@ -53,11 +52,13 @@ class Drop:
 
     def sentence(self) -> str:
         """For a reader: how it began, and what became of it."""
-        lifted = f", lifted {self.raised:.3g} m out of the ground" if self.raised else ""
+        turned, lifted = self.start.turned, self.start.lifted
+        moved = f", {listed('joint', turned)} moved to the nearest limit" if turned else ""
+        moved += f", lifted {lifted:.3g} m out of the ground" if lifted else ""
         controls = "servos holding it, other controls zero" if self.held else "controls zero"
         rest = "comes to rest" if self.last_speed < AT_REST else f"still moves at the end ({self.last_dof})"
         told = [
-            f"{SECONDS:g} s from the default pose{lifted}, {controls}, {self.substeps} substeps: finite",
+            f"{SECONDS:g} s from the default pose{moved}, {controls}, {self.substeps} substeps: finite",
             self._energy(),
             rest,
             f"fastest {self.largest_speed:.3g} m/s or rad/s ({self.largest_dof})",
@@ -86,14 +87,13 @@ class Drop:
 
 @torch.no_grad()
 def drop_test(model: Model, control_dt: float, substeps: int) -> Drop:
-    """Let it go from its default state, with zero controls but for servos, which hold it. In float64.
+    """Let it go from its settled start, with zero controls but for servos, which hold it. In float64.
 
     Raises NonFiniteError where it blows up.
     """
-    pose = Pose(model)
-    raised = _room_needed(model, pose)
-    state = _lifted(model, model.default_state(1, dtype=torch.float64), raised)
-    control, held, calm = _controls(model)
+    pose, start = Pose(model), settled_start(model)
+    state = start.state(model, 1)
+    control, held, calm = _controls(model, start.joint_q)
     pose.move(*_numbers(state))
     begin = most = sum(pose.energies()) + _stored(model, pose, state)
     liveliest, fastest, deepest = 0.0, np.zeros(model.num_dofs), np.zeros(model.num_points)
@@ -105,11 +105,11 @@ def drop_test(model: Model, control_dt: float, substeps: int) -> Drop:
         pose.move(*_numbers(state))
         still, moving = pose.energies()
         most, liveliest = max(most, still + moving), max(liveliest, moving)
-        fastest, deepest = np.maximum(fastest, abs(pose.data.qvel)), np.maximum(deepest, _depths(model, pose))
+        fastest, deepest = np.maximum(fastest, abs(pose.data.qvel)), np.maximum(deepest, ground_depths(model, pose))
     last, point = abs(pose.data.qvel), int(deepest.argmax()) if model.num_points else None
     return Drop(
         substeps=substeps,
-        raised=raised,
+        start=start,
         held=held,
         energy_growth=(most - begin) / max(liveliest, 1e-12) if calm else None,
         last_speed=float(last.max()),
@@ -125,36 +125,14 @@ def _numbers(state: State) -> tuple[Floats, Floats]:
     return state.joint_q[0].numpy(), state.joint_qd[0].numpy()
 
 
-def _depths(model: Model, pose: Pose) -> Floats:
-    """(num_points,) in the ground, m; negative above it."""
-    if model.ground_height is None:
-        return np.full(model.num_points, -np.inf)
-    bodies = model.shape_body[model.point_shape]
-    heights = [pose.place(body, at)[2] for body, at in zip(bodies, model.point_pos, strict=True)]
-    depths: Floats = model.ground_height + model.point_radius - np.array(heights, float)
-    return depths
-
-
-def _room_needed(model: Model, pose: Pose) -> float:
-    """How far a robot with a free joint must be lifted so that it begins above the ground."""
-    depth = float(_depths(model, pose).max(initial=-np.inf)) + CLEARANCE
-    return depth if depth > CLEARANCE and JointType.FREE in model.joint_type else 0.0
-
-
-def _lifted(model: Model, state: State, height: float) -> State:
-    free = model.joint_q_start[model.joint_type == JointType.FREE]
-    state.joint_q[:, free + 2] += height
-    return state
-
-
-def _controls(model: Model) -> tuple[Tensor, bool, bool]:
+def _controls(model: Model, joint_q: Floats) -> tuple[Tensor, bool, bool]:
     """Zero, or what holds a servo where it is; whether any holds, and whether none of them works on the robot."""
     wanted = np.zeros(model.num_controls)
     dof_q = {int(dof): int(q) for dof, q in zip(model.joint_dof_start, model.joint_q_start, strict=True)}
     holds = False
     for servo, actuator in enumerate(model.servo_actuator):
         drives = np.flatnonzero(model.drive_servo == servo)
-        where = [model.drive_gear[i] * model.default_q[dof_q.get(int(model.drive_dof[i]), 0)] for i in drives]
+        where = [model.drive_gear[i] * joint_q[dof_q.get(int(model.drive_dof[i]), 0)] for i in drives]
         length = np.array([1.0, sum(where), 0.0])
         gain, bias = float(model.servo_gain[servo] @ length), float(model.servo_bias[servo] @ length)
         wanted[actuator] = -bias / gain if gain else 0.0
@@ -173,7 +151,7 @@ def _stored(model: Model, pose: Pose, state: State) -> float:
     energy = float((model.joint_limit_stiffness * beyond**2).sum()) / 2
     if model.num_points:
         stiffness = model.shape_stiffness[model.point_shape]
-        energy += float((stiffness * _depths(model, pose).clip(min=0) ** 2).sum()) / 2
+        energy += float((stiffness * ground_depths(model, pose).clip(min=0) ** 2).sum()) / 2
     if model.num_pairs:
         forces = contact_forces(model, state).force[0, model.num_points :].norm(dim=1).numpy()
         energy += float((forces**2 / model.pair_stiffness.clip(min=1e-9)).sum()) / 2
