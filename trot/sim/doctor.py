@@ -17,7 +17,7 @@ from trot.sim.gradient_check import report, require_sensible
 from trot.sim.load import load_model
 from trot.sim.model import WORLD, JointType, Model
 from trot.sim.refused import explain_refusal
-from trot.sim.substeps import suggest_substeps, tell_stiff_friction
+from trot.sim.substeps import suggest_substeps, tell_light_joints, tell_stiff_friction
 
 LARGEST_ACCELERATION_ERROR = 1e-8
 """Relative. Rounding leaves 1e-11 at most."""
@@ -118,10 +118,12 @@ def _tell_substeps(model: Model, settings: CheckSettings) -> tuple[list[int], in
     suggested = suggest_substeps(model, settings.control_dt)
     print(f"substeps: {suggested.sentence()}")
     if suggested.without_friction < suggested.count:
-        print(f"substeps: below {suggested.without_friction} it may blow up; between the two, gradients grow")
-    advice = tell_stiff_friction(model, suggested)
-    if advice is not None:
-        print(f"advice: {advice}")
+        print(
+            f"substeps: below {suggested.without_friction} it may blow up or gain energy; from there on gradients grow"
+        )
+    for advice in (tell_stiff_friction(model, suggested), tell_light_joints(model, suggested)):
+        if advice is not None:
+            print(f"advice: {advice}")
     if settings.substeps is not None:
         return [settings.substeps], suggested.count
     if suggested.count > MOST_SUBSTEPS:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trot.sim.model import Floats, Model
+from trot.sim.model import Floats, JointType, Model
+from trot.sim.notes import listed, verb
 from trot.sim.pose import Pose
 from trot.sim.stiff_terms import FRICTION, Term, contact_terms, lasting_terms
 
@@ -187,3 +188,19 @@ def tell_stiff_friction(model: Model, found: Substeps) -> str | None:
         f"{few} substeps do. A foot that bears a quarter of the weight then creeps at up to "
         f"{on_a_foot / softer:.2g} m/s before it slides, instead of {on_a_foot / friction:.2g} m/s."
     )
+
+
+def tell_light_joints(model: Model, found: Substeps) -> str | None:
+    """What to do where limits, servos or contacts ask for many substeps of joints that have no rotor inertia."""
+    without = [model.dof_name[dof] for dof in np.flatnonzero(model.dof_armature == 0) if dof not in _free_dofs(model)]
+    if found.without_friction <= COMFORTABLE or not without:
+        return None
+    return (
+        f"{listed('joint', without)} {verb(without, 'has', 'have')} no armature, the inertia of a motor's rotor times "
+        "its gear ratio squared, which makes light parts less stiff: try --armature 0.005 (kg m^2)."
+    )
+
+
+def _free_dofs(model: Model) -> set[int]:
+    starts = model.joint_dof_start[model.joint_type == JointType.FREE]
+    return {int(start) + k for start in starts for k in range(6)}
