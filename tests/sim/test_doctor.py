@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trot.cli import main
 from trot.sim import doctor
 from trot.sim.accelerations import AccelerationError
+from trot.sim.load import load_model
 from trot.sim.source_lines import SourceLines
 
 REFUSED = """<mujoco>
@@ -152,10 +154,39 @@ def test_options_for_light_parts(tmp_path: Path, capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     assert "substeps: 200 are used here" in printed
     advised = printed.partition("by --contact ")[2].split()[:3]
-    main(["check", robot, *quick, "--contact", *advised])
-    assert "substeps: 3" in capsys.readouterr().out
-    main(["check", robot, *quick, "--armature", "0.1"])
-    assert "substeps: 2" in capsys.readouterr().out
+    for option in (["--contact", *advised], ["--armature", "0.1"]):
+        main(["check", robot, *quick, *option])
+        assert int(capsys.readouterr().out.partition("substeps: ")[2].split()[0]) < 60
+
+
+def test_contact_and_armature_are_for_what_has_none() -> None:
+    text = """
+    <mujoco>
+      <worldbody>
+        <geom type="plane" size="0 0 1"/>
+        <body>
+          <freejoint/>
+          <geom size="0.1"/>
+          <geom size="0.1" user="5e3 4 3"/>
+          <body><joint armature="0.3"/><geom size="0.1"/></body>
+          <body><joint/><geom size="0.1"/></body>
+        </body>
+      </worldbody>
+    </mujoco>"""
+    model = load_model(text, contact=(100, 20, 7), armature=0.5)
+    assert model.shape_stiffness.tolist() == [100, 5e3, 100, 100]
+    assert model.shape_damping.tolist() == [20, 4, 20, 20]
+    assert model.shape_friction_stiffness.tolist() == [7, 3, 7, 7]
+    assert model.dof_armature.tolist() == [0] * 6 + [0.3, 0.5]
+    assert model.source.dof_armature.tolist() == model.dof_armature.tolist()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"contact": (1, 2)}, {"contact": (1, 2, -3)}, {"contact": (1, 2, float("nan"))}, {"armature": -1}]
+)
+def test_impossible_constants_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        load_model("<mujoco/>", **wrong)
 
 
 def test_a_robot_that_moves_otherwise_than_in_mujoco_fails(
