@@ -117,10 +117,9 @@ def _tell_substeps(model: Model, settings: CheckSettings) -> tuple[list[int], in
     """
     suggested = suggest_substeps(model, settings.control_dt)
     print(f"substeps: {suggested.sentence()}")
-    if suggested.without_friction < suggested.count:
-        print(
-            f"substeps: below {suggested.without_friction} it may blow up or gain energy; from there on gradients grow"
-        )
+    fewest = suggested.without_friction
+    if fewest < suggested.count:
+        print(f"substeps: below {fewest} it may blow up or gain energy; between {fewest} and that, gradients grow")
     for advice in (tell_stiff_friction(model, suggested), tell_light_joints(model, suggested)):
         if advice is not None:
             print(f"advice: {advice}")
