@@ -34,10 +34,11 @@ def try_task(arguments: list[str]) -> int:
 
 
 def check(arguments: list[str]) -> int:
-    """Compare the gradients of a robot file or of a task with finite differences."""
+    """Check a robot file or a task: a robot's approximations, motion, substeps and gradients; a task's gradients."""
     from trot.envs.check_task import TaskCheckSettings, run_task_check
     from trot.envs.registry import make_task, names_task
-    from trot.sim.check_robot import CheckSettings, run_check
+    from trot.sim.check_robot import CheckSettings
+    from trot.sim.doctor import run_check
 
     if any(names_task(argument) for argument in arguments):
         task_settings = parse(TaskCheckSettings, "trot check", check.__doc__, arguments)

@@ -18,7 +18,8 @@ from random_muscles import with_hill_muscles
 from random_robots import random_robot
 from torch import Tensor
 
-from trot.sim.check_robot import CheckSettings, run_check
+from trot.sim.check_robot import CheckSettings
+from trot.sim.doctor import run_check
 from trot.sim.linearize import linearize
 from trot.sim.load import load_model
 from trot.sim.model import Model

@@ -12,8 +12,8 @@ from small_robot import PLANE, mjcf
 
 from trot.sim.contact_points import contact_points, thin_out
 from trot.sim.load import ModelError, load_model
+from trot.sim.load_options import CONTACT
 from trot.sim.model import Model
-from trot.sim.surfaces import CONTACT_STIFFNESS
 
 # Friction of a pair.
 
@@ -179,7 +179,7 @@ def test_what_no_mask_lets_touch_is_not_told(masks):
 @pytest.mark.parametrize("user", ["7", "1 2", "1 2 3 4", "0.5 3 2"])
 def test_user_numbers_of_other_programs_are_not_read(user):
     model = load_model(mjcf(geom=f'<geom name="ball" size="0.1" user="{user}"/>'))
-    assert model.shape_stiffness == [CONTACT_STIFFNESS]
+    assert model.shape_stiffness == [CONTACT[0]]
     (note,) = model.notes
     assert note.startswith("user of geom 'ball' is not read")
 

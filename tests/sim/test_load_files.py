@@ -57,6 +57,14 @@ def test_a_mesh_is_found_up_from_the_file(tmp_path, name, place):
     assert_allclose(np.sort(model.point_pos.sum(axis=1)), [0, 0.1, 0.1, 0.1], atol=1e-7)
 
 
+def test_meshes_of_a_robot_given_by_a_relative_path_are_found(tmp_path, monkeypatch):
+    """Also where something else in the file must be repaired first."""
+    write(tmp_path / "arm/meshes/tip.obj", TETRAHEDRON)
+    robot = write(tmp_path / "arm/arm.urdf", urdf("meshes/tip.obj", INERTIAL.format(2, 0.1, 0.2, 0.5)))
+    monkeypatch.chdir(tmp_path)
+    assert load_model(robot.relative_to(tmp_path), ground=True, repair_inertia=True).num_points == 4
+
+
 @pytest.mark.parametrize("inner", ["", "arm_description"])
 def test_a_mesh_is_found_in_the_folders_given(tmp_path, monkeypatch, inner):
     """The folder may hold the package or be the package."""
@@ -321,8 +329,9 @@ def test_check_prints_notes_and_takes_the_same_options(tmp_path, capsys):
     options = ["--keyframe", "home", "--leave-out", "fluid", "--repair-inertia", "--package-path", str(tmp_path)]
     assert main(["check", str(robot), "--worlds", "2", *options]) == 0
     notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
-    assert len(notes) == 3
+    assert len(notes) == 4
     assert "density=1.2" in notes[0] and "self_collision=True" in notes[1] and "'plinth'" in notes[2]
+    assert "no actuators" in notes[3]
 
 
 def test_what_is_simulated_is_not_left_out():

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from small_robot import mjcf
 
 from trot.sim.load import load_model
-from trot.sim.surfaces import CONTACT_DAMPING, CONTACT_STIFFNESS, FRICTION_STIFFNESS
+from trot.sim.load_options import CONTACT
 
 
 def test_ground_height_comes_from_the_welded_pose():
@@ -90,9 +90,9 @@ def test_contact_constants(every_joint):
 
 def test_contact_constants_without_user():
     model = load_model(mjcf())
-    assert model.shape_stiffness == [CONTACT_STIFFNESS]
-    assert model.shape_damping == [CONTACT_DAMPING]
-    assert model.shape_friction_stiffness == [FRICTION_STIFFNESS]
+    assert model.shape_stiffness == [CONTACT[0]]
+    assert model.shape_damping == [CONTACT[1]]
+    assert model.shape_friction_stiffness == [CONTACT[2]]
     assert model.shape_friction == [1]
 
 

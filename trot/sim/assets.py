@@ -29,7 +29,8 @@ def settle_assets(spec: mujoco.MjSpec, folder: Path | None, options: LoadOptions
         if mesh.file:
             found = _find(mesh.file, spec.meshdir, folder, options.package_path)
             if found is not None and found.suffix.lower() in READABLE:
-                mesh.file = str(found)
+                # MuJoCo would look for a relative one below the robot's folder.
+                mesh.file = str(found.resolve())
             else:
                 yield from _take_out_mesh(spec, mesh, found, options, notes)
     for texture in list(spec.textures):

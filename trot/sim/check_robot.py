@@ -1,10 +1,9 @@
-"""`trot check MODEL`: are the gradients right for this robot? Every input against central differences, in float64."""
+"""Are the gradients right for a robot? Every input against central differences, in float64."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,15 +14,19 @@ from torch import Tensor
 from trot.sim.added_actuators import Kind
 from trot.sim.diagnose import check_finite
 from trot.sim.differences import Direction
-from trot.sim.gradient_check import STEPS, Row, check_input, gradients, report, require_sensible
+from trot.sim.gradient_check import STEPS, Row, check_input, gradients
 from trot.sim.hill_muscles import Muscles
-from trot.sim.load import load_model
-from trot.sim.load_options import MESH_POINTS
+from trot.sim.load_options import CONTACT, MESH_POINTS
 from trot.sim.manifold import retract, tangent_gradient
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters, own_parameters
+from trot.sim.settled_start import settled_start
 from trot.sim.state import State
 from trot.sim.step import step
+from trot.sim.substeps import suggest_substeps
+
+MOST_SUBSTEPS = 200
+"""A check takes no more by itself: the time would be better spent on the robot."""
 
 SMALLEST_PARAMETER = 0.01
 """Contact constants below this are moved by shares of this one, lest rounding drown the difference."""
@@ -31,7 +34,7 @@ SMALLEST_PARAMETER = 0.01
 
 @dataclass
 class CheckSettings:
-    """Check a robot's gradients against finite differences."""
+    """Check a robot: what is approximated, its motion against MuJoCo, substeps, a drop, and its gradients."""
 
     model: tyro.conf.Positional[Path]
     """Robot file, MJCF or URDF."""
@@ -41,8 +44,8 @@ class CheckSettings:
     """Control steps to differentiate through."""
     control_dt: float = 1 / 60
     """Seconds per control step."""
-    substeps: int = 16
-    """Substeps per control step; a robot that explodes needs more."""
+    substeps: int | None = None
+    """Substeps per control step; by default what the robot's stiffness suggests."""
     seconds: float = 1.0
     """Length of the random motion that the states are taken from."""
     tolerance: float = 1e-6
@@ -72,45 +75,29 @@ class CheckSettings:
     """Contact points of a mesh, at most."""
     muscles: Muscles = "hill"
     """What a <muscle> becomes: MuJoCo's own law, or a constant tension times its control."""
+    contact: tuple[float, float, float] = CONTACT
+    """Stiffness, damping and friction stiffness of shapes whose geoms give none: N/m, N s/m^2, N s/m."""
+    armature: float = 0.0
+    """Rotor inertia of hinges and slides that have none, kg m^2 or kg."""
+    drop: bool = True
+    """Drop the robot, and compare its accelerations with MuJoCo's."""
 
 
 Inputs = dict[str, Tensor]
 Loss = Callable[[Inputs], Tensor]
 
 
-def run_check(settings: CheckSettings) -> bool:
-    """Print a table of errors per input; True when all pass."""
-    require_sensible(settings.tolerance, settings.seed, worlds=settings.worlds, steps=settings.steps)
-    if not 0 <= settings.seconds < math.inf:
-        raise ValueError(f"seconds must be a finite time of at least 0, not {settings.seconds}")
-    if not 0 < settings.control_dt < math.inf:
-        raise ValueError(f"control_dt must be a finite time above 0, not {settings.control_dt}")
-    model = load_model(
-        settings.model,
-        floating_base=settings.floating_base,
-        ground=settings.ground,
-        actuators=settings.actuators,
-        kp=settings.kp,
-        kd=settings.kd,
-        self_collision=settings.self_collision,
-        keyframe=settings.keyframe,
-        repair_inertia=settings.repair_inertia,
-        package_path=settings.package_path,
-        leave_out=settings.leave_out,
-        mesh_points=settings.mesh_points,
-        muscles=settings.muscles,
-    )
-    print(
-        f"{settings.model}: {model.num_bodies} bodies, {model.num_dofs} dofs, {model.num_controls} controls, "
-        f"{model.num_points} contact points, {model.num_pairs} pairs, {model.num_muscles + model.num_hills} muscles"
-    )
-    for note in model.notes:
-        print(f"note: {note}")
-    return report(check_gradients(model, settings), settings.tolerance)
+def substeps_of(model: Model, settings: CheckSettings) -> int:
+    """Those asked for, or those that the robot's stiffness suggests, up to MOST_SUBSTEPS."""
+    if settings.substeps is not None:
+        return settings.substeps
+    return min(suggest_substeps(model, settings.control_dt).count, MOST_SUBSTEPS)
 
 
 def check_gradients(model: Model, settings: CheckSettings) -> list[Row]:
     """One row per input: joint_q, joint_qd, activation, control, and every parameter the robot has."""
+    settings = replace(settings, substeps=substeps_of(model, settings))
+    duration = (settings.control_dt, substeps_of(model, settings))
     generator = torch.Generator().manual_seed(settings.seed)
     state = _lively_state(model, settings, generator)
     inputs = _inputs(model, state, _random_control(model, settings.worlds, generator))
@@ -123,7 +110,7 @@ def check_gradients(model: Model, settings: CheckSettings) -> list[Row]:
         now = _state(values)
         parameters = Parameters(**{name: values[name] for name in own_parameters(model)})
         for _ in range(settings.steps):
-            now = step(model, now, values["control"], settings.control_dt, settings.substeps, parameters)
+            now = step(model, now, values["control"], *duration, parameters)
         terms = [now.joint_q * weight_q, now.joint_qd * weight_qd]
         if now.activation is not None:
             terms.append(now.activation * weight_activation)
@@ -144,18 +131,19 @@ def check_gradients(model: Model, settings: CheckSettings) -> list[Row]:
 
 
 def _lively_state(model: Model, settings: CheckSettings, generator: torch.Generator) -> State:
-    """States of a random motion from the reference pose: flung about, fallen to the ground, pushed into limits."""
-    state = model.default_state(settings.worlds, dtype=torch.float64)
+    """States of a random motion from a settled start: flung about, fallen to the ground, pushed into limits."""
+    state = settled_start(model).state(model, settings.worlds)
     noise = 0.1 * torch.randn(settings.worlds, model.num_dofs, generator=generator, dtype=torch.float64)
     state = State(retract(model, state.joint_q, noise), 5 * noise, activation=state.activation)
     moments = torch.linspace(0, settings.seconds, settings.worlds)
+    duration = (settings.control_dt, substeps_of(model, settings))
     chosen = state
     for i in range(round(settings.seconds / settings.control_dt)):
         control = _random_control(model, settings.worlds, generator)
         with torch.no_grad():
-            following = step(model, state, control, settings.control_dt, settings.substeps)
+            following = step(model, state, control, *duration)
         if not bool(following.finite.all()):
-            check_finite(model, state, control, settings.control_dt, settings.substeps)
+            check_finite(model, state, control, *duration)
         state = following
         reached = moments >= (i + 0.5) * settings.control_dt
         chosen = _where(reached.unsqueeze(1), state, chosen)
@@ -176,7 +164,7 @@ def _state(inputs: Inputs) -> State:
 
 
 def _raise_where_it_blows_up(model: Model, inputs: Inputs, settings: CheckSettings) -> None:
-    state, duration = _state(inputs), (settings.control_dt, settings.substeps)
+    state, duration = _state(inputs), (settings.control_dt, substeps_of(model, settings))
     parameters = Parameters(**{name: inputs[name] for name in own_parameters(model)})
     for _ in range(settings.steps):
         check_finite(model, state, inputs["control"], *duration, parameters)

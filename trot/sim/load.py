@@ -27,7 +27,7 @@ from trot.sim.hill_muscles import Muscles, hill_fields, muscle_notes
 from trot.sim.inertias import repair_inertias
 from trot.sim.keyframes import find_beyond_limits, read_keyframe
 from trot.sim.leave_out import leave_out as leave_out_parts
-from trot.sim.load_options import MESH_POINTS, AnyPath, LoadOptions, make_options
+from trot.sim.load_options import CONTACT, MESH_POINTS, AnyPath, LoadOptions, make_options
 from trot.sim.model import Floats, JointType, Model
 from trot.sim.notes import Findings, listed, verb
 from trot.sim.pair_tables import Pairs
@@ -65,6 +65,8 @@ def load_model(
     leave_out: str | Iterable[str] = (),
     mesh_points: int = MESH_POINTS,
     muscles: Muscles = "hill",
+    contact: Iterable[float] = CONTACT,
+    armature: float = 0.0,
 ) -> Model:
     """Read a robot from a path to MJCF or URDF, or from the XML text itself.
 
@@ -76,7 +78,8 @@ def load_model(
     repair_inertia changes inertias that no body can have. package_path lists folders to look for meshes in. leave_out
     names what may be lost: equality, fluid, gravcomp, meshes, plugins, tendons. mesh_points is how many points of a
     mesh touch the ground, at most. A <muscle> is as in MuJoCo, or with muscles="tension" a constant tension times its
-    control.
+    control. contact is the stiffness, damping and friction stiffness of shapes whose geoms give none, armature the
+    rotor inertia of hinges and slides that have none.
 
     Model.notes tells what was approximated, repaired or left out. What the file asks for and trot does not simulate
     raises ModelError, a line per reason; docs/robots.md lists it.
@@ -84,7 +87,7 @@ def load_model(
     options = make_options(
         package_path, leave_out, floating_base=floating_base, ground=ground, actuators=actuators, kp=kp, kd=kd,
         self_collision=self_collision, keyframe=keyframe, repair_inertia=repair_inertia, mesh_points=mesh_points,
-        muscles=muscles,
+        muscles=muscles, contact=contact, armature=armature,
     )  # fmt: skip
     text, path = _read(source)
     with _naming(path):
@@ -165,6 +168,7 @@ def _parse(text: str, path: Path | None, options: LoadOptions, found: Findings) 
     spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(str(path))
     found.notes += leave_out_parts(spec, options.leave_out)
     options.added_actuators.add_to(spec, _is_urdf(text))
+    _add_armature(spec, options.armature)
     if options.floating_base:
         _free_first_body(spec)
         found.notes += _without_keyframes(spec)
@@ -241,6 +245,12 @@ def _free_first_body(spec: mujoco.MjSpec) -> None:
     if body.joints:
         raise ModelError(f"floating_base: body '{body.name}' already has a joint. Load without floating_base.")
     body.add_freejoint()
+
+
+def _add_armature(spec: mujoco.MjSpec, armature: float) -> None:
+    for joint in spec.joints:
+        if joint.armature == 0 and joint.type in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
+            joint.armature = armature
 
 
 def _without_keyframes(spec: mujoco.MjSpec) -> Iterator[str]:
@@ -320,7 +330,8 @@ def _tendon_user(spec: mujoco.MjSpec) -> UserNumbers:
 def _read_contacts(robot: _Robot, welds: Welds, options: LoadOptions, *, alone: bool) -> tuple[Shapes, Pairs]:
     """What touches the ground, and what else touches what. A file that is alone tells of nothing but the robot."""
     compiled, found = robot.compiled, robot.found
-    surfaces, ground = Surfaces(compiled, _user(robot.spec.geoms), found), find_ground(compiled, welds)
+    surfaces = Surfaces(compiled, _user(robot.spec.geoms), options.contact, found)
+    ground = find_ground(compiled, welds)
     shapes = read_shapes(compiled, welds, ground, surfaces, options.mesh_points, found)
     # What is fixed to the world in such a file is the robot's foot.
     own = (lambda fixed, other: True) if alone else same_tree(compiled)

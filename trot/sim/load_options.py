@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ CAN_BE_LEFT_OUT = ("equality", "fluid", "gravcomp", "meshes", "plugins", "tendon
 
 MESH_POINTS = 16
 """Contact points of a mesh, at most."""
+
+CONTACT = (2e4, 1e3, 1e3)
+"""Stiffness, N/m, damping, N s/m^2, and friction stiffness, N s/m, of a shape whose geom gives none."""
 
 AnyPath = str | os.PathLike[str]
 
@@ -42,10 +46,21 @@ class LoadOptions:
     mesh_points: int = MESH_POINTS
     muscles: Muscles = "hill"
     """What a <muscle> becomes: MuJoCo's own law, or a constant tension times its control."""
+    contact: tuple[float, ...] = CONTACT
+    """Stiffness, damping and friction stiffness of shapes whose geoms give none."""
+    armature: float = 0.0
+    """Rotor inertia of hinges and slides that have none, kg m^2 or kg."""
 
     def __post_init__(self) -> None:
+        if len(self.contact) != 3 or not all(0 <= number < math.inf for number in self.contact):
+            raise ValueError(
+                f"contact must be three finite numbers of 0 or more, a stiffness, a damping and a friction stiffness, "
+                f"not {self.contact}"
+            )
         if self.muscles not in get_args(Muscles):
             raise ValueError(f"muscles must be one of {', '.join(get_args(Muscles))}, not {self.muscles!r}")
+        if not 0 <= self.armature < math.inf:
+            raise ValueError(f"armature must be a finite number of 0 or more, not {self.armature}")
         unknown = [name for name in self.leave_out if name not in CAN_BE_LEFT_OUT]
         if unknown:
             raise ValueError(f"leave_out: there is no '{unknown[0]}', only {', '.join(CAN_BE_LEFT_OUT)}")
@@ -60,6 +75,7 @@ def make_options(
     actuators: Kind | None = None,
     kp: Gains | None = None,
     kd: Gains | None = None,
+    contact: Iterable[float] = CONTACT,
     **others: Any,
 ) -> LoadOptions:
     """From what load_model() is given: one name or path stands for a list of one."""
@@ -69,5 +85,6 @@ def make_options(
         package_path=tuple(os.fspath(path) for path in paths),
         leave_out=tuple(names),
         added_actuators=AddedActuators.of(actuators, kp, kd),
+        contact=tuple(contact),
         **others,
     )

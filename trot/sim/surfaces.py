@@ -11,13 +11,6 @@ from trot.sim.model import Floats
 from trot.sim.notes import Findings, listed
 from trot.sim.unsupported import describe_geom, disabled
 
-CONTACT_STIFFNESS = 2e4
-"""N/m, where a geom has no user attribute."""
-CONTACT_DAMPING = 1e3
-"""N s/m^2, likewise."""
-FRICTION_STIFFNESS = 1e3
-"""N s/m, likewise."""
-
 LEAST_STIFFNESS = 1.0
 """N/m. A user attribute of three numbers that begins with less than this is not trot's: it would hold nothing."""
 
@@ -49,9 +42,11 @@ def kind_name(kind: int) -> str:
 class Surfaces:
     """Contact constants of the geoms that touch something; what is wrong with a geom is found once."""
 
-    def __init__(self, compiled: mujoco.MjModel, user: dict[int, Floats], found: Findings) -> None:
-        """Of a file; user holds the user attribute of each geom as the file gives it."""
-        self._compiled, self._user, self._found = compiled, user, found
+    def __init__(
+        self, compiled: mujoco.MjModel, user: dict[int, Floats], springs: tuple[float, ...], found: Findings
+    ) -> None:
+        """Of a file; user holds the user attribute of each geom as the file gives it, springs what others have."""
+        self._compiled, self._user, self._springs, self._found = compiled, user, springs, found
         self._met: set[int] = set()
         self._rolling: dict[tuple[int, str], set[str]] = {}
 
@@ -66,7 +61,7 @@ class Surfaces:
         self.meet(geom)
         if self.has_own_springs(geom):
             return self._user[geom]
-        return np.array([CONTACT_STIFFNESS, CONTACT_DAMPING, FRICTION_STIFFNESS])
+        return np.array(self._springs)
 
     def has_own_springs(self, geom: int) -> bool:
         """Whether its user attribute holds trot's constants; other programs use the attribute for their own ends."""
