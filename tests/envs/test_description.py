@@ -73,6 +73,8 @@ def measured_by_mujoco(task, situation, action):
         commands = situation.memory["commands"][0].tolist()
         names = ("commanded velocity x", "commanded velocity y", "commanded turning z")
         found |= dict(zip(names, commands[:3], strict=True))
+        turned = 2 * math.tau * situation.memory["elapsed"].item()
+        found |= {"sine of 2 strides per second": math.sin(turned), "cosine of 2 strides per second": math.cos(turned)}
     return found
 
 

@@ -1,14 +1,18 @@
 """The quadruped: its figures, its commands, what it sees and is paid, worked by hand; and it stands."""
 
 import math
+from dataclasses import replace
 
+import mujoco
 import numpy as np
 import pytest
 import torch
 
+from trot.envs.randomize import Randomize
 from trot.envs.registry import make_env, make_task
 from trot.envs.situation import Situation
-from trot.envs.tasks.quadruped import COMMANDS, FASTEST, HEIGHT, REACH, STAND
+from trot.envs.tasks.quadruped import COMMANDS, FASTEST, HEIGHT, LIFT, REACH, STAND
+from trot.learn.train import parse_settings
 
 TURN = math.pi / 2
 
@@ -63,8 +67,9 @@ def test_velocities_are_seen_and_paid_in_the_trunks_axes(task):
     terms = {name: value.item() for name, value in task.reward_terms(measured, torch.full((1, 12), 0.5)).items()}
     assert terms == pytest.approx(
         {
-            "speed": 3 - 3 * (1.0 + 0.09),
-            "turning": 1 - 0.16,
+            "speed": 3 - 3 * math.sqrt(1.0 + 0.09 + 0.0025),
+            "turning": 0.75 - 0.75 * math.sqrt(0.16 + 0.0025),
+            "gait": 0,
             "level": 0,
             "height": 0,
             "bounce": -0.2 * 0.04 - 0.02 * 0.25,
@@ -76,6 +81,51 @@ def test_velocities_are_seen_and_paid_in_the_trunks_axes(task):
     figures = task.figures(measured)
     assert figures["speed error, m/s"].item() == pytest.approx(math.sqrt(1.09))
     assert figures["turning error, rad/s"].item() == pytest.approx(0.4)
+
+
+def test_diagonal_legs_are_to_lift_in_turn(task):
+    """Two strides a second: after an eighth of a second the first pair is to be highest, then the other."""
+    stood = np.zeros(4)
+    for elapsed, expected in ((0.0, stood), (0.125, [LIFT, 0, 0, LIFT]), (0.375, [0, LIFT, LIFT, 0]), (0.5, stood)):
+        measured = task.measure(situation(elapsed=elapsed))
+        np.testing.assert_allclose(measured.swing[0], expected, atol=1e-12)
+        np.testing.assert_allclose(measured.lifted[0], 0, atol=1e-12)
+        pay = task.reward_terms(measured, torch.zeros(1, 12).double())["gait"].item()
+        assert pay == pytest.approx(-20 * np.square(expected).sum(), abs=1e-12)
+    standing = situation(elapsed=0.125)
+    standing.memory["commands"].zero_()
+    assert not task.measure(standing).swing.any()
+
+
+def test_legs_are_drawn_up_as_far_as_the_robots_feet_move(task):
+    """By MuJoCo: the foot's height in the trunk's frame, less what it is while it stands; more than asked is free."""
+    legs = ("FL", "FR", "RL", "RR")
+    model, data = task.model.source, mujoco.MjData(task.model.source)
+    feet = [mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_GEOM, f"{leg}_foot") for leg in legs]
+    stood = situation(elapsed=0.125)
+    data.qpos[:] = stood.joint_q[0]
+    mujoco.mj_forward(model, data)
+    before = data.geom_xpos[feet, 2].copy()
+    # The hip's sideways offset lifts a foot as well, which the formula leaves out: hips stay as they are.
+    for leg, (thigh, calf) in enumerate([(0.3, -0.5), (-0.2, -0.1), (0.1, 0.4), (0.0, -0.7)]):
+        stood.joint_q[0, 7 + 3 * leg + 1 : 7 + 3 * leg + 3] += torch.tensor([thigh, calf]).double()
+    data.qpos[:] = stood.joint_q[0]
+    mujoco.mj_forward(model, data)
+    measured = task.measure(stood)
+    np.testing.assert_allclose(measured.lifted[0], data.geom_xpos[feet, 2] - before, atol=1e-9)
+    short = np.maximum(np.array([LIFT, 0, 0, LIFT]) - measured.lifted[0].numpy(), 0)
+    assert short.any() and (short == 0).any()
+    pay = task.reward_terms(measured, torch.zeros(1, 12).double())["gait"].item()
+    assert pay == pytest.approx(-20 * np.square(short).sum(), rel=1e-9)
+
+
+def test_training_pushes_it_and_evaluation_does_not(task):
+    settings = parse_settings(["quadruped", "--device", "cpu"])
+    assert settings.randomize == task.randomize and task.randomize.push_interval == 2.0
+    calm = parse_settings(["quadruped", "--randomize.friction", "1", "1"])
+    assert calm.randomize == replace(task.randomize, friction=(1.0, 1.0))
+    assert parse_settings(["ant"]).randomize == Randomize()
+    assert make_env("quadruped", 1).randomize is None
 
 
 def test_what_it_remembers_goes_on(task):
@@ -92,8 +142,11 @@ def test_actions_move_the_servos_targets_around_the_stand(task):
 def test_commands_are_drawn_between_their_limits_and_nominal_without_chance(task):
     like = torch.zeros(()).double()
     drawn = task.draw_memory(2000, torch.Generator().manual_seed(0), like)["commands"].view(-1, COMMANDS, 3)
+    moving = drawn.any(dim=2)
+    # Of 8000 commands a tenth says to stand, to five standard errors.
+    assert (~moving).double().mean().item() == pytest.approx(0.1, abs=0.017)
     for column, limit in enumerate(FASTEST):
-        values = drawn[..., column]
+        values = drawn[..., column][moving]
         assert values.abs().max() <= limit and values.abs().max() > 0.99 * limit
         # Of a uniform distribution: limit / sqrt(3), to five standard errors of 8000 numbers.
         assert values.std().item() == pytest.approx(limit / math.sqrt(3), rel=0.03)

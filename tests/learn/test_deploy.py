@@ -40,6 +40,8 @@ class Robot:
         for joint in range(1, self.model.njnt):
             name = self.model.joint(joint).name
             found[f"{name} angle"], found[f"{name} rate"] = self.data.qpos[6 + joint], self.data.qvel[5 + joint]
+        turned = 2 * np.pi * 2 * 0.02 * len(self.measured)
+        found |= {"sine of 2 strides per second": np.sin(turned), "cosine of 2 strides per second": np.cos(turned)}
         self.measured.append(np.concatenate([self.data.qpos, self.data.qvel]))
         return found
 
@@ -70,9 +72,10 @@ def test_the_loop_acts_as_the_agent_does_in_the_simulator(tmp_path, monkeypatch)
     assert len(robot.sent) == 10
     # The simulator is put where the robot was, and sees, decides and commands the same.
     previous = torch.zeros(1, 12)
-    for state, controls in zip(robot.measured, robot.sent, strict=True):
+    for step, (state, controls) in enumerate(zip(robot.measured, robot.sent, strict=True)):
         joint_q, joint_qd = (torch.tensor(part, dtype=torch.float32)[None] for part in (state[:19], state[19:]))
-        action = agent(env.place(trot.State(joint_q, joint_qd), previous))
+        elapsed = {"elapsed": torch.tensor([[0.02 * step]])}
+        action = agent(env.place(trot.Situation(joint_q, joint_qd, elapsed), previous))
         expected = env.task.control(action)[0]
         found = torch.tensor([controls[name] for name in env.task.model.actuator_name], dtype=torch.float32)
         low, high = (torch.tensor(bound, dtype=torch.float32) for bound in bounds(env))

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -290,7 +291,8 @@ def test_settings_come_from_task_algorithm_and_preset():
     assert parse_settings(["ant", "--preset", "general"]).settings.critic_lr == 5e-4
     bptt = parse_settings(["ant", "--seed", "2", "--algo", "bptt", "--num-worlds", "8"])
     assert (bptt.settings.horizon, bptt.settings.critic, bptt.settings.num_worlds, bptt.seed) == (128, False, 8, 2)
-    assert parse_settings(["my_task.py:Walker"]).settings.num_worlds == 64
+    own = Path(__file__).parents[2] / "examples" / "walker" / "my_task.py"
+    assert parse_settings([f"{own}:Walker"]).settings.num_worlds == 64
     assert parse_settings(["ant", "--randomize.mass", "0.8", "1.2"]).randomize.mass == (0.8, 1.2)
 
 

@@ -20,7 +20,8 @@ class Entry:
     unit: str
     """Of the quantity, SI; 1 for what has none."""
     frame: str
-    """Whose axes it is told in: world, a body's name, or joint, for what lies along or about a joint's own axis."""
+    """Whose axes it is told in: world, a body's name, or joint, for what lies along or about a joint's own axis.
+    Actions and clocks, which have none, say so."""
     scale: float = 1.0
     offset: float = 0.0
 

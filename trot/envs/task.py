@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from trot.envs.entry import Entries
+from trot.envs.randomize import Randomize
 from trot.envs.situation import Situation
 from trot.envs.start import Start
 from trot.own_file import file_of, load_own_file
@@ -60,6 +61,8 @@ class Task(ABC, Generic[Measured]):
     """Physics steps in that time."""
     episode_length: ClassVar[int] = 1000
     """Actions in an episode."""
+    randomize: ClassVar[Randomize] = Randomize()
+    """Random physics, pushes, noise and delay of `trot train` unless told otherwise; Env() has what it is given."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

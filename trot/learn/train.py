@@ -17,7 +17,7 @@ from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.rank_env import RankEnv
 from trot.envs.ranks import ranks_on
-from trot.envs.registry import make_env, make_task, names_task
+from trot.envs.registry import make_env, make_task
 from trot.envs.trainable import require_trainable
 from trot.learn.algorithms import algorithm_lines, find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
@@ -106,16 +106,17 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
     task = arguments[0] if arguments and not arguments[0].startswith("-") else None
     if task is None and not {"-h", "--help"} & set(arguments):
         raise ValueError("the task comes first: trot train ant --seed 1")
-    if task is not None and not names_task(task):
-        # Raises, and suggests the nearest name.
-        make_task(task)
+    # Raises where there is no such task, and suggests the nearest name.
+    randomize = Randomize() if task is None else make_task(task).randomize
     first = argparse.ArgumentParser(prog="trot train", add_help=False)
     first.add_argument("--algo", default=DEFAULT_ALGORITHM)
     first.add_argument("--preset", default=None)
     chosen, _ = first.parse_known_args(arguments)
     algorithm = find_algorithm(chosen.algo)
     preset = chosen.preset or algorithm.default_preset
-    default = TrainSettings(task or "", algorithm.resolve(task or "", preset), chosen.algo, preset)
+    default = TrainSettings(
+        task or "", algorithm.resolve(task or "", preset), chosen.algo, preset, randomize=randomize
+    )  # fmt: skip
     kind = TrainSettings[algorithm.settings]  # type: ignore[name-defined]
     description = f"Teach a policy by {algorithm.label}: {algorithm.summary}. Presets: {', '.join(algorithm.presets)}."
     if {"-h", "--help"} & set(arguments) or task is None:

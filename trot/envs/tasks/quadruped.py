@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from trot.envs.constants import constant
 from trot.envs.entry import Entries, Entry, axes, coordinates, past_actions, rates, relative, scaled
+from trot.envs.randomize import Randomize
 from trot.envs.rotation import rotate_back
 from trot.envs.situation import Situation
 from trot.envs.start import Start
@@ -30,6 +32,18 @@ COMMANDS = 4
 """In an episode, one after the other."""
 COMMAND_SECONDS = 5.0
 """Each of them."""
+STANDING = 0.1
+"""The share of commands that say to stand still."""
+STRIDES = 2.0
+"""Per second, while it is to move: diagonal legs lift together, and the two pairs in turn."""
+LIFT = 0.06
+"""How high feet are to come, m, measured from the trunk."""
+LEG = 0.213
+"""From the hip to the knee, and from there to the foot, m."""
+STANDS_AT = 2 * LEG * math.cos(STAND[1])
+"""Of the foot below the hip, m: thigh and lower leg lean as far to either side."""
+EVEN = 0.05
+"""m/s and rad/s. Errors far above count in proportion to themselves, and those below by their squares."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,21 @@ class Measurement:
     """Since the episode began, s."""
     last_action: Tensor
     """The one before the present."""
+    lifted: Tensor
+    """How far each leg is drawn up from STAND, m."""
+
+    @property
+    def clock(self) -> Tensor:
+        """Sine and cosine of the stride's phase."""
+        phase = 2 * math.pi * STRIDES * self.elapsed
+        return torch.cat([phase.sin(), phase.cos()], dim=1)
+
+    @property
+    def swing(self) -> Tensor:
+        """How far each leg is to be drawn up now, m: not at all while it is to stand."""
+        up = self.clock[:, :1] * constant((1.0, -1.0, -1.0, 1.0), self.elapsed)
+        moving = self.command.abs().sum(dim=1, keepdim=True) > 0
+        return LIFT * up.clamp(min=0) * moving
 
     @property
     def slip(self) -> Tensor:
@@ -63,7 +92,7 @@ class Measurement:
 
 
 class Quadruped(Task[Measurement]):
-    """Paid for moving and turning as commanded, level, at its height, with calm joints and smooth actions."""
+    """Paid for moving and turning as commanded, level, at its height, with feet that lift and smooth actions."""
 
     summary = "a robot dog with servos: walk and turn as commanded"
     robot = ASSETS / "quadruped.xml"
@@ -75,13 +104,17 @@ class Quadruped(Task[Measurement]):
     )
     control_dt = 0.02
     substeps = 20
+    randomize = Randomize(
+        friction=(0.6, 1.2), mass=(0.9, 1.1), push_interval=2.0, push_speed=0.5, push_turning=0.5
+    )  # fmt: skip
 
     def draw_memory(self, count: int, generator: torch.Generator | None, like: Tensor) -> dict[str, Tensor]:
-        share = like.new_full((count, 3 * COMMANDS), 0.75)
+        share = like.new_full((count, COMMANDS, 4), 0.75)
         if generator is not None:
             share = torch.rand(share.shape, generator=generator, dtype=like.dtype, device=like.device)
+        commands = (2 * share[..., :3] - 1) * constant(FASTEST, like)
         return {
-            "commands": (2 * share - 1) * constant(FASTEST * COMMANDS, like),
+            "commands": torch.where(share[..., 3:] < STANDING, 0.0, commands).flatten(1),
             "elapsed": like.new_zeros(count, 1),
             "last_action": like.new_zeros(count, self.num_actions),
         }
@@ -94,6 +127,7 @@ class Quadruped(Task[Measurement]):
         rotation = joint_q[:, 3:7]
         which = (memory["elapsed"] / COMMAND_SECONDS).long().clamp(0, COMMANDS - 1)
         commands = memory["commands"].view(-1, COMMANDS, 3)
+        hip, thigh, knee = joint_q[:, 7:].view(-1, 4, 3).unbind(dim=2)
         return Measurement(
             height=joint_q[:, 2:3],
             velocity=rotate_back(rotation, joint_qd[:, :3]),
@@ -104,6 +138,7 @@ class Quadruped(Task[Measurement]):
             command=commands.gather(1, which.unsqueeze(2).expand(-1, 1, 3)).squeeze(1),
             elapsed=memory["elapsed"],
             last_action=memory["last_action"],
+            lifted=STANDS_AT - LEG * (thigh.cos() + (thigh + knee).cos()) * hip.cos(),
         )
 
     def observation(self, measured: Measurement, previous_action: Tensor) -> dict[str, Tensor]:
@@ -116,6 +151,7 @@ class Quadruped(Task[Measurement]):
             "joints": measured.joints,
             "joint_rates": RATE_SCALE * measured.joint_rates,
             "previous_action": previous_action,
+            "clock": measured.clock,
         }
 
     def observation_entries(self) -> Entries:
@@ -129,13 +165,15 @@ class Quadruped(Task[Measurement]):
             "joints": relative(coordinates(self.model)[7:], STAND),
             "joint_rates": scaled(rates(self.model)[6:], RATE_SCALE),
             "previous_action": past_actions(self.model.actuator_name),
+            "clock": [Entry(f"{wave} of {STRIDES:g} strides per second", "1", "clock") for wave in ("sine", "cosine")],
         }
 
     def reward_terms(self, measured: Measurement, action: Tensor) -> dict[str, Tensor]:
         rolling, rising = measured.turning[:, :2], measured.velocity[:, 2:]
         return {
-            "speed": 3 - 3 * measured.slip,
-            "turning": 1 - measured.spin,
+            "speed": 3 - 3 * (measured.slip + EVEN**2).sqrt(),
+            "turning": 0.75 - 0.75 * (measured.spin + EVEN**2).sqrt(),
+            "gait": -20 * (measured.swing - measured.lifted).clamp(min=0).square().sum(dim=1, keepdim=True),
             "level": -2 * measured.down[:, :2].square().sum(dim=1, keepdim=True),
             "height": -20 * (measured.height - HEIGHT).square(),
             "bounce": -0.2 * rising.square() - 0.02 * rolling.square().sum(dim=1, keepdim=True),
