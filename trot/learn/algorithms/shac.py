@@ -431,7 +431,7 @@ TUNED: dict[str, dict[str, Any]] = {
     "ant": {"critic_lr": 2e-3, "target_keep": 0.2},
     "humanoid": {},
     "muscle_humanoid": {},
-    "quadruped": {"critic_lr": 2e-3, "target_keep": 0.2, "iterations": 800},
+    "quadruped": {"num_worlds": 256, "critic_lr": 2e-3, "target_keep": 0.2, "iterations": 600},
 }
 """SHAC, by task: what differs from the general setting."""
 
