@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -163,3 +164,15 @@ def test_without_actions_it_stands_for_two_seconds():
     measured = env.task.measure(env.state)
     assert (measured.height - HEIGHT).abs().max() < 0.06
     assert measured.velocity.abs().max() < 0.1 and (measured.down[:, 2] < -0.98).all()
+
+
+def test_the_urdf_of_the_examples_is_the_same_robot(task):
+    examples = Path(__file__).parents[2] / "examples"
+    env = make_env(f"{examples / 'commanded_urdf' / 'robot_dog_task.py'}:RobotDog", 2)
+    for name in ("body_mass", "body_com", "body_inertia", "servo_upper", "servo_gain", "servo_bias", "dof_armature"):
+        np.testing.assert_allclose(getattr(env.task.model, name), getattr(task.model, name), atol=1e-9)
+    assert env.task.model.actuator_name == task.model.actuator_name
+    env.reset(seed=0)
+    for _ in range(50):
+        _, _, terminated, _, info = env.step(torch.zeros(2, 12))
+        assert not terminated.any() and not info["fault"].any()
