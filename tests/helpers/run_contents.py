@@ -13,5 +13,5 @@ def rows(*iterations):
 
 
 def file_names(folder):
-    """Of everything in it, without the time, the machine and the process that TensorBoard puts behind its files' name."""
+    """Of everything in it, without the time, machine and process that TensorBoard puts behind its files' names."""
     return {re.sub(r"tfevents\..*", "tfevents", str(file.relative_to(folder))) for file in folder.rglob("*")}
