@@ -1,13 +1,10 @@
-"""The progress line, on a terminal that is only acted, with a clock that tests turn; and TensorBoard, acted too."""
+"""The progress line, on a terminal that is only acted, with a clock that tests turn."""
 
 import io
 import os
-import sys
-import types
 
 import pytest
 
-from trot.learn.tensorboard import open_writer
 from trot.progress import Progress, fit, short
 
 VALUES = {"return": 1234.5678, "length": 1000.0, "value loss": 0.0123456, "gradient": 1.5, "steps/s": 123456.0}
@@ -253,50 +250,3 @@ def test_the_width_is_that_of_the_stream_s_own_terminal(monkeypatch):
 )
 def test_short_numbers(value, text):
     assert short(value) == text
-
-
-@pytest.fixture
-def summary_writers(monkeypatch):
-    """TensorBoard's place is taken by a list of what was asked of it."""
-    asked = []
-
-    class SummaryWriter:
-        def __init__(self, **arguments):
-            asked.append(arguments)
-
-        def add_scalar(self, tag, scalar_value, global_step=None):
-            asked.append((tag, scalar_value, global_step))
-
-        def flush(self):
-            asked.append("flush")
-
-        def close(self):
-            asked.append("close")
-
-    module = types.ModuleType("torch.utils.tensorboard")
-    module.SummaryWriter = SummaryWriter
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    return asked
-
-
-def test_tensorboard_gets_every_column_by_iteration(summary_writers, tmp_path):
-    writer = open_writer(tmp_path, first_iteration=7)
-    assert writer is not None
-    writer.write([{"iteration": 7, "return": 1.5, "faults": 0}, {"iteration": 8, "return": 2.5, "faults": 1}])
-    writer.close()
-    assert summary_writers == [
-        {"log_dir": str(tmp_path), "purge_step": 7},
-        ("return", 1.5, 7),
-        ("faults", 0, 7),
-        ("return", 2.5, 8),
-        ("faults", 1, 8),
-        "flush",
-        "close",
-    ]
-
-
-def test_without_tensorboard_there_is_no_writer(monkeypatch, tmp_path):
-    # None in sys.modules is how Python marks a module that cannot be imported.
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    assert open_writer(tmp_path) is None
-    assert list(tmp_path.iterdir()) == []

@@ -6,10 +6,7 @@ import os
 
 import torch
 
-
-def capturing(device: torch.device) -> bool:
-    """Whether a CUDA graph is being captured, so that nothing may be looked at."""
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+from trot.envs.cgroup_memory import cgroup_limit
 
 
 def existing_device(device: str | torch.device) -> torch.device:
@@ -45,10 +42,11 @@ def require_room(
 
 
 def memory_bytes(device: torch.device) -> float:
-    """Bytes in all; infinite where the system does not tell."""
+    """Bytes in all that this process may have; infinite where the system does not tell."""
     if device.type == "cuda":
         return float(torch.cuda.get_device_properties(device).total_memory)
     try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        built_in = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
-        return float("inf")
+        built_in = float("inf")
+    return min(built_in, cgroup_limit())

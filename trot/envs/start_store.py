@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trot.envs.device import capturing
 from trot.envs.disturbances import Disturbances
 from trot.envs.randomize import Randomize
 from trot.envs.situation import joined, situation_of
 from trot.envs.task import Task
 from trot.envs.worlds import Starts
+from trot.sim.capturing import capturing
 
 START_ROUNDS = 32
 """Starts drawn at once, per world."""

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trot.learn.metric_writers import MetricWriter, open_writers
 from trot.learn.saturation import SATURATION_COLUMNS
 from trot.learn.schedule import Schedule
-from trot.learn.tensorboard import Writer, open_writer
 from trot.runs.folder import RunFolder
 
 Row = dict[str, float | int]
@@ -52,7 +52,7 @@ class RunRecord:
         self.at_goal = False
         self.failure: str | None = None
         """Why it stopped, where learning failed."""
-        self._writer: Writer | None = None
+        self._writers: list[MetricWriter] = []
         self._unknown: set[str] = set()
 
     @property
@@ -65,12 +65,12 @@ class RunRecord:
         with writing_into(self.run, self.way_on):
             header = self.run.metric_columns()
             self._unknown = set(LATER_COLUMNS).difference(header) if header else set()
-            self._writer = open_writer(self.run.path, self.iteration + 1)
+            self._writers = open_writers(self.run, self.iteration + 1)
 
     def close(self) -> None:
-        if self._writer is not None:
-            with writing_into(self.run, self.way_on):
-                self._writer.close()
+        with writing_into(self.run, self.way_on):
+            for writer in self._writers:
+                writer.close()
 
     @property
     def out_of_time(self) -> bool:
@@ -88,8 +88,8 @@ class RunRecord:
         """What was added since the last time."""
         with writing_into(self.run, self.way_on):
             self.run.append_metrics(self.unwritten)
-            if self._writer is not None:
-                self._writer.write(self.unwritten)
+            for writer in self._writers:
+                writer.write(self.unwritten)
         self.unwritten = []
 
     @property

@@ -25,6 +25,7 @@ from trot.learn.led import place_of, see_through, together
 from trot.learn.run_record import RunRecord, resume_command, writing_into
 from trot.learn.schedule import Schedule
 from trot.learn.seeds import parsed_seeds
+from trot.learn.weights_and_biases import WANDB, new_wandb_run, require_wandb
 from trot.runs.folder import RunFolder
 
 Settings = TypeVar("Settings", bound=LearnerSettings)
@@ -56,10 +57,14 @@ class TrainSettings(Generic[Settings]):
     schedule: Annotated[Schedule, tyro.conf.OmitArgPrefixes] = field(default_factory=Schedule)
     randomize: Randomize = field(default_factory=Randomize)
     """Physics of its own for each world: ranges of factors."""
+    wandb: bool = False
+    """Log to Weights & Biases as well; WANDB_MODE=offline keeps it in the run folder."""
 
     def __post_init__(self) -> None:
         # What cannot be read is an error before anything is made.
         parsed_seeds(self.seeds)
+        if self.wandb:
+            require_wandb()
 
 
 def train(settings: TrainSettings[Any]) -> RunFolder:
@@ -187,4 +192,5 @@ def described(settings: TrainSettings[Any], algorithm: Algorithm, learner: Learn
         "schedule": asdict(settings.schedule),
         "settings": asdict(settings.settings),
         "randomize": asdict(settings.randomize),
+        **({WANDB: new_wandb_run()} if settings.wandb else {}),
     }

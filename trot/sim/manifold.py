@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trot.sim.capturing import capturing
 from trot.sim.model import JointType, Model
 
 UNIT_SQUARE = 1e-5
@@ -69,7 +70,7 @@ def with_unit_quaternions(model: Model, joint_q: Tensor) -> Tensor:
     square = torch.stack([joint_q[:, column].square().sum(dim=1) for column in columns], dim=1)
     off = (square - 1).abs() > UNIT_SQUARE
     # While a graph is captured nobody can look: there a quaternion of zeros becomes NaN, which blows up and is told.
-    if not (joint_q.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if not capturing(joint_q.device):
         if not bool(off.any()):
             return joint_q
         _refuse_no_rotation(joint_q, square, columns)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from trot.sim.capturing import capturing
 from trot.sim.model import Floats, Model
 
 
@@ -117,7 +118,7 @@ def _checked(name: str, value: Tensor, own: Tensor, num_worlds: int) -> Tensor:
             "convert one of them with .to(...)"
         )
     # A graph that is being captured cannot be asked.
-    if not (value.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if not capturing(value.device):
         _check_values(name, value, own)
     return value
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from trot.sim.build import SCALARS, Variant
+from trot.sim.capturing import capturing
 from trot.sim.guard import Guard, is_sound
 from trot.sim.launch import Launcher, launcher
 from trot.sim.model import Model
@@ -307,7 +308,7 @@ def check_times(control_dt: float, substeps: int, whose: str = "") -> None:
 
 def _check_control_finite(control: Tensor) -> None:
     # Looking makes the host wait for the GPU; while a graph is captured it cannot look, and State.finite tells.
-    if control.is_cuda and torch.cuda.is_current_stream_capturing():
+    if capturing(control.device):
         return
     # One bad number spoils the sum, and the sum is quick; only if it is spoilt look for the number.
     if math.isfinite(control.detach().sum().item()):
