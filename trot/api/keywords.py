@@ -16,7 +16,7 @@ from trot.learn.train import TrainSettings
 
 Settings = TypeVar("Settings")
 
-OWN = ("task", "algo", "preset", "seed", "seeds", "device", "runs", "name", "randomize")
+OWN = tuple(field.name for field in fields(TrainSettings) if field.name not in ("settings", "schedule"))
 """What every training takes, besides its schedule and the settings of its algorithm."""
 
 
@@ -32,15 +32,16 @@ def settings_of_keywords(
     preset = preset or algorithm.default_preset
     tuned = algorithm.resolve(task, preset)
     of_schedule, of_algorithm = _names(Schedule()), _names(tuned)
+    known = (*OWN, *of_schedule, *of_algorithm)
     for name in given:
-        if name not in (*of_schedule, *of_algorithm):
-            known = (*OWN, *of_schedule, *of_algorithm)
+        if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f" Did you mean {nearest[0]}?" if nearest else ""
             raise TypeError(f"trot.train() takes no '{name}' with {algo}.{hint} It takes: {', '.join(known)}")
     schedule = _changed(Schedule(), {name: value for name, value in given.items() if name in of_schedule})
     settings = _changed(tuned, {name: value for name, value in given.items() if name in of_algorithm})
-    return TrainSettings(task, settings, algo, preset, schedule=schedule, **own)
+    asked = TrainSettings(task, settings, algo, preset, schedule=schedule, **own)
+    return _changed(asked, {name: value for name, value in given.items() if name in OWN})
 
 
 def seed_texts(seeds: str | int | Sequence[int | str]) -> tuple[str, ...]:

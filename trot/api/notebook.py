@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,16 @@ def progress_shown() -> Iterator[None]:
         return
     with contextlib.redirect_stderr(_Redrawn(sys.stdout)):
         yield
+
+
+def nothing_displayed() -> contextlib.AbstractContextManager[object]:
+    """In a notebook, what libraries display on their own is left out: viser shows the address of every server."""
+    if not in_notebook():
+        return contextlib.nullcontext()
+    capturing: contextlib.AbstractContextManager[object] = importlib.import_module(
+        "IPython.utils.capture"
+    ).capture_output()
+    return capturing
 
 
 class _Redrawn:

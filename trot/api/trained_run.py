@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trot.api.notebook import InlinePage
+from trot.api.notebook import InlinePage, nothing_displayed
 from trot.envs.randomize import Randomize
 from trot.learn.agent import Agent, load_agent
 from trot.learn.evaluate import Evaluation, Simulator, evaluate
@@ -114,7 +114,9 @@ class TrainedRun:
         from trot.view.browser.page import page
 
         motion = self.record(seconds, checkpoint, **how)
-        return InlinePage(page(motion, forces=forces), f"{self.path.name}, {checkpoint}", len(motion.begins))
+        with nothing_displayed():
+            text = page(motion, forces=forces)
+        return InlinePage(text, f"{self.path.name}, {checkpoint}", len(motion.begins))
 
     def play(self, *options: str) -> None:
         """A living robot in the browser, to push and to change, until Ctrl-C; options are those of `trot play`."""
