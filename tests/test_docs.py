@@ -32,6 +32,15 @@ def test_every_local_link_of_readme_and_docs_exists():
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_links_are_called_by_titles_and_commands_are_highlighted():
+    for page in PAGES:
+        text = page.read_text()
+        named_by_file = re.findall(r"\[(?:docs/)?\w+\.md\]\(", text)
+        assert not named_by_file, f"{page.name}: {named_by_file}"
+        plain = re.findall(r"(?:\A|\n\n)```\n((?:\$ )?(?:trot|python3?|pip|torchrun) .*)", text)
+        assert not plain, f"{page.name}: ```sh before {plain}"
+
+
 def test_every_command_that_readme_and_docs_name_exists():
     named = [(page.name, command) for page in PAGES for command in commands(page.read_text())]
     assert len({command for _, command in named}) > 10
@@ -71,3 +80,19 @@ def test_the_speed_that_readme_tells_is_the_one_in_the_table():
     told = f"{min(ratios):.0f} to {max(ratios):.0f} times as fast"
     assert told in performance
     assert told in (ROOT / "README.md").read_text()
+
+
+def test_every_sentence_that_troubleshooting_quotes_is_one_that_trot_prints():
+    source = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "trot").rglob("*.py")))
+    # A sentence may go over several lines of the source, and name what it speaks of by an expression.
+    source = re.sub(r"[^\S\n]*\"\n\s*f?\"", "", source.replace(' "\n', '"\n'))
+    source = re.sub(r"\{[^{}]*\}|\s+", " ", source).replace("  ", " ")
+    tables = re.findall(r"^\| trot says \|.*?(?=\n\n)", (ROOT / "docs" / "troubleshooting.md").read_text(), re.M | re.S)
+    quoted = [line.split("|")[1] for table in tables for line in table.splitlines()[2:]]
+    sentences = [sentence for cell in quoted for sentence in re.findall(r"`([^`]{20,})`", cell)]
+    assert len(sentences) > 10
+    for sentence in sentences:
+        longest = max(
+            re.split(r"\w+\(\)|\.\.\.|\bN+\b%?|\bFILE\b|\b\d+\b|'[^']*'|\b(?:Walker|nan)\b", sentence), key=len
+        )
+        assert longest.strip(" ,.;:()") in source, f"trot does not say: {longest}"

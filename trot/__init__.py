@@ -6,6 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trot.api.trained_run import TrainedRun as TrainedRun
+    from trot.api.trained_runs import TrainedRuns as TrainedRuns
+    from trot.api.training import load_run as load_run
+    from trot.api.training import resume as resume
+    from trot.api.training import train as train
     from trot.envs.entry import Entry as Entry
     from trot.envs.env import Env as Env
     from trot.envs.randomize import Randomize as Randomize
@@ -29,6 +34,9 @@ if TYPE_CHECKING:
 
 # PyTorch takes seconds to import; `trot --help` must not. So a name is fetched from its home when it is first used.
 _HOMES = {
+    "trot.api.trained_run": ("TrainedRun",),
+    "trot.api.trained_runs": ("TrainedRuns",),
+    "trot.api.training": ("load_run", "resume", "train"),
     "trot.envs.entry": ("Entry",),
     "trot.envs.env": ("Env",),
     "trot.envs.randomize": ("Randomize",),

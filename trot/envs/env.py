@@ -121,6 +121,13 @@ class Env:
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied
 
+    def __repr__(self) -> str:
+        worlds = f"{self.num_worlds} world{'s' if self.num_worlds > 1 else ''}"
+        dtype = str(self.dtype).removeprefix("torch.")
+        # Of a file's class, the name without the way to the file.
+        task = self.task.name.rpartition(":")[2]
+        return f"{type(self).__name__}({task}, {worlds}, {self.device}, {dtype})"
+
     @property
     def generators(self) -> list[torch.Generator]:
         """All that starts are drawn from."""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from trot.envs.env import Env
+from trot.envs.given_task import FROM_PYTHON, GivenTask, name_of, remembered
 from trot.envs.randomize import Randomize
 from trot.envs.task import Task
 from trot.own_file import load_own_file, names_file
@@ -49,6 +50,15 @@ def make_task(name: str | type[Task[Any]] | Task[Any]) -> Task[Any]:
         return name()
     if not isinstance(name, str):
         raise TypeError(f"a task is a name, a file.py:Class, or a Task, not {type(name).__name__}")
+    given = remembered(name)
+    if given is not None:
+        return given
+    if name.startswith(FROM_PYTHON):
+        own = name.removeprefix(FROM_PYTHON)
+        raise ValueError(
+            f"the task {own} was given from Python, and no file holds it. In Python: trot.load_run(RUN, task={own}). "
+            f"For the commands, put the class into a file, and train path/to/file.py:{own}"
+        )
     if name in TASKS:
         module, _, cls = TASKS[name].partition(":")
         task: Task[Any] = getattr(importlib.import_module(module), cls)()
@@ -62,6 +72,20 @@ def make_task(name: str | type[Task[Any]] | Task[Any]) -> Task[Any]:
         )
     task.name = name
     return task
+
+
+def task_name(task: str | GivenTask) -> str:
+    """What make_task() finds the task by, in this process, and wherever there is a file for it in any other."""
+    if isinstance(task, str):
+        # Raises, and suggests the nearest name, where there is no such task.
+        make_task(task)
+        return task
+    if isinstance(task, type) and issubclass(task, Task):
+        ours = {spec: name for name, spec in TASKS.items()}.get(f"{task.__module__}:{task.__qualname__}")
+        return ours or name_of(task)
+    if isinstance(task, Task):
+        return name_of(task)
+    raise TypeError(f"a task is a name, a file.py:Class, or a Task, not {type(task).__name__}")
 
 
 def names_task(text: str) -> bool:

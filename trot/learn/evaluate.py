@@ -31,7 +31,7 @@ SECONDS_BETWEEN_LINES = 5.0
 Simulator = Literal["trot", "mujoco"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """One episode per world."""
 
@@ -45,6 +45,11 @@ class Evaluation:
     """How far the first coordinate of the robot went in each, m where that is a position."""
     figures: dict[str, float] = field(default_factory=dict)
     """The task's own, means over all steps."""
+
+    def __repr__(self) -> str:
+        told = f"return {self.mean_return:.1f}, standard deviation {self.std_return:.1f}"
+        ends = f"length {self.mean_length:.1f}, {self.falls} falls, {self.faults} faults"
+        return f"Evaluation({len(self.returns)} episodes: {told}, {ends})"
 
     @property
     def mean_return(self) -> float:

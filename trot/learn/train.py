@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -153,13 +153,22 @@ def make_learner(algorithm: Algorithm, env: Env, settings: TrainSettings[Any]) -
     return learner
 
 
+class Stopped(KeyboardInterrupt):
+    """A Ctrl-C during a training; it says how to go on, and with which runs."""
+
+    def __init__(self, message: str, runs: Sequence[RunFolder]) -> None:
+        super().__init__(message)
+        self.runs = runs
+
+
 @contextlib.contextmanager
 def stoppable(*runs: RunFolder) -> Iterator[None]:
     """Whenever Ctrl-C strikes, also before the first iteration, it says how to go on."""
     try:
         yield
     except KeyboardInterrupt as stopped:
-        raise KeyboardInterrupt(*(stopped.args or [f"Stopped. Go on: {resume_command(*runs)}"])) from None
+        message = str(stopped) or f"Stopped. Go on: {resume_command(*runs)}"
+        raise Stopped(message, runs) from None
 
 
 def make_training_env(settings: TrainSettings[Any]) -> Env:

@@ -44,6 +44,23 @@ class RunFolder:
     def __init__(self, path: Path, settings: dict[str, Any], lock: RunLock | None = None) -> None:
         self.path, self.settings, self._lock = path, settings, lock
 
+    def __repr__(self) -> str:
+        return f"RunFolder({self.path}: {self.told()})"
+
+    def told(self) -> str:
+        """The run in a few words: task, algorithm and seed, how far it is, and its best return."""
+        task, algo, seed = (str(self.settings[key]) for key in REQUIRED_SETTINGS)
+        # A file's class, without the way to the file.
+        words = [task.rpartition(":")[2], algo.rpartition(":")[2], f"seed {seed}"]
+        try:
+            row = self.last_metrics()
+        except (OSError, ValueError):
+            # To look at a folder must not fail for a damaged line in it.
+            return ", ".join([*words, "damaged metrics"])
+        words.append(f"{row['iteration']:.0f} iterations" if "iteration" in row else "no iteration yet")
+        best = row.get("best_return", math.nan)
+        return ", ".join([*words, *([f"best return {best:.1f}"] if math.isfinite(best) else [])])
+
     @classmethod
     def create(cls, root: str | os.PathLike[str], name: str, settings: dict[str, Any]) -> RunFolder:
         """Make root/name, or root/name-2, -3 ... where that is taken, with the settings and the machine in it.

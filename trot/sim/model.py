@@ -65,7 +65,7 @@ class ActKind(IntEnum):
     """The control is its rate."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A tree of bodies with at least one dof each: what is welded together is one body.
 
@@ -326,6 +326,11 @@ class Model:
         for value in (*vars(self).values(), *self.field_height):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+
+    def __repr__(self) -> str:
+        counts = f"{self.num_bodies} bodies, {self.num_dofs} dofs, {self.num_controls} controls"
+        muscles = f", {self.num_muscles} muscles" if self.num_muscles else ""
+        return f"Model({counts}{muscles}, {float(self.body_mass.sum()):.4g} kg)"
 
     @property
     def num_q(self) -> int:
