@@ -352,13 +352,23 @@ class Shac(Learner):
     def _without_steep_worlds(self, by_answers: Tensor) -> Tensor:
         """The loss's gradient by the answers, scaled down in worlds where it is far above the others'."""
         norm = torch.linalg.vector_norm(by_answers, dim=(-3, -1), keepdim=True)
+        everyone = self._of_all_ranks(norm)
         if self.settings.clip_worlds:
-            largest = self.settings.clip_worlds * norm.median(dim=-2, keepdim=True).values
-            scale = torch.where(norm > largest, largest / norm, 1.0)
-            by_answers, norm = by_answers * scale, norm * scale
+            largest = self.settings.clip_worlds * everyone.median(dim=-2, keepdim=True).values
+            by_answers = by_answers * torch.where(norm > largest, largest / norm, 1.0)
+            everyone = torch.where(everyone > largest, largest, everyone)
         tiny = torch.finfo(norm.dtype).tiny
-        self.largest_world = norm.amax(dim=(-3, -2, -1)) / norm.sum(dim=(-3, -2, -1)).clamp(min=tiny)
+        self.largest_world = everyone.amax(dim=(-3, -2, -1)) / everyone.sum(dim=(-3, -2, -1)).clamp(min=tiny)
         return by_answers
+
+    def _of_all_ranks(self, worlds: Tensor) -> Tensor:
+        """(1, worlds, 1) of this rank's worlds to that of all ranks'; as it is where there are no ranks."""
+        if self.ranks is None:
+            return worlds
+        everyone = worlds.new_zeros(1, self.num_worlds, 1)
+        everyone[:, self.ranks.rows(worlds.shape[-2])] = worlds
+        (everyone,) = self.ranks.sum([everyone])
+        return everyone
 
     def _by_weights(self, function: Callable[[Tensor, Tensor], Tensor], by_output: Tensor) -> list[Tensor]:
         """From the loss's gradient by what `function` makes of all inputs and their noise, that by the weights."""
@@ -490,8 +500,8 @@ class Shac(Learner):
         adjoint = self.adjoint_norms()
         steep = (adjoint > STEEP).any(dim=-2).to(adjoint.dtype).mean(dim=-1)
         shares = saturation(self.by_member(torch.stack(window.actions)))
-        means = [adjoint.mean(dim=-1), steep, window.loss, self.largest_world, *shares.values()]
-        steps, steep, loss, largest_world, *of_actions = self.mean_over_ranks(means)
+        means = [adjoint.mean(dim=-1), steep, window.loss, *shares.values()]
+        steps, steep, loss, *of_actions = self.mean_over_ranks(means)
         columns = {
             "policy_loss": loss,
             "value_loss": self.value_loss,
@@ -500,7 +510,7 @@ class Shac(Learner):
             "adjoint_median": steps.median() if self.members is None else steps.median(dim=-1).values,
             "adjoint_last": steps[..., -1],
             "steep_worlds": steep,
-            "largest_world": largest_world,
+            "largest_world": self.largest_world,
             "half_cosine": self.half_cosine,
             **dict(zip(shares, of_actions, strict=True)),
             **self.more_columns(),
