@@ -92,3 +92,30 @@ def watched(shac):
 
 def vector(tensors):
     return np.concatenate([tensor.detach().numpy().ravel() for tensor in tensors])
+
+
+def loss_at(shac, saved, change):
+    """The loss of the same window, same start and same noise, with weights moved by `change`."""
+    shac.load_state_dict(saved)
+    with torch.no_grad():
+        weights = torch.nn.utils.parameters_to_vector(shac.policy.parameters())
+        torch.nn.utils.vector_to_parameters(weights + change, shac.policy.parameters())
+        shac.rollout()
+    return shac.window.loss.item()
+
+
+def gradient_error(shac, saved, num_random, num_weights):
+    """Of the policy's gradient in the window that was rolled out from `saved`, against central differences.
+
+    Along some random directions and some weights alone; relative to the sizes of gradient and direction.
+    """
+    gradient = torch.cat([part.flatten() for part in shac.policy_gradient()])
+    generator = torch.Generator().manual_seed(1)
+    directions = list(torch.randn(num_random, len(gradient), generator=generator, dtype=torch.float64))
+    directions += list(torch.eye(len(gradient), dtype=torch.float64)[:: len(gradient) // num_weights])
+    errors = []
+    for direction in directions:
+        step = 1e-6 * direction
+        difference = (loss_at(shac, saved, step) - loss_at(shac, saved, -step)) / 2e-6
+        errors.append(abs(difference - (gradient @ direction).item()) / (gradient.norm() * direction.norm()).item())
+    return max(errors)

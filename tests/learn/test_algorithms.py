@@ -24,6 +24,8 @@ EPISODES = 64
 REINFORCE = f"{Path(__file__).parents[2] / 'examples' / 'own_algorithm' / 'reinforce.py'}:REINFORCE"
 
 SHAC = {"horizon": 8, "critic_hidden": (16,), "actor_hidden": (16,), "actor_lr": 2e-2, "critic_lr": 1e-2}
+RELATIVE = SHAC | {"critic_passes": 4}
+PPO = {"horizon": 8, "hidden": (16,), "lr": 1e-3, "batches": 2, "reward_scale": 0.1}
 SAC = {"horizon": 8, "hidden": (32, 32), "batch": 64, "random_iterations": 2, "memory": 20_000, "gamma": 0.95}
 SAC |= {"actor_lr": 3e-3, "critic_lr": 3e-3, "temperature_lr": 3e-2, "entropy_per_action": -3.0}
 MBPO = {"horizon": 8, "hidden": (32, 32), "batch": 128, "random_iterations": 4, "memory": 6000, "gamma": 0.95}
@@ -37,7 +39,7 @@ SMALL = {
     "shac": SHAC,
     "shac-no-critic": SHAC,
     "bptt": SHAC | {"horizon": docking.STEPS},
-    "ppo": {"horizon": 8, "hidden": (16,), "lr": 1e-3, "batches": 2, "reward_scale": 0.1},
+    "ppo": PPO,
     "sac": SAC,
     "redq": SAC | {"updates": 6},
     "pods": {
@@ -49,11 +51,17 @@ SMALL = {
     },
     "mbpo": MBPO,
     "se-mbpo": SE_MBPO,
+    "sapo": RELATIVE | {"temperature_lr": 3e-2, "entropy_per_action": -3.0},
+    "rpo": RELATIVE | {"entropy_weight": 0.0},
+    "ahac": RELATIVE | {"shortest_horizon": 6, "horizon_lr": 0.1, "gamma": 0.95},
+    "ppo-finish": PPO | {"value_hidden": (16,), "value_only_iterations": 2, "lr": 3e-3},
+    "shac-mixed": RELATIVE,
     REINFORCE: {"horizon": 8, "hidden": (16,)},
 }
 """What makes an algorithm small enough for a test; a new one needs a line here."""
 ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100, "ppo": 150, "sac": 150, "redq": 70, "pods": 30}
-ENOUGH_ITERATIONS |= {"mbpo": 40, "se-mbpo": 40}
+ENOUGH_ITERATIONS |= {"mbpo": 40, "se-mbpo": 40, "sapo": 60, "rpo": 40, "ahac": 80, "shac-mixed": 80}
+ENOUGH_ITERATIONS["ppo-finish"] = 150
 SHARE_OF_THE_WAY = 0.98
 """From doing nothing to the optimum, at least."""
 

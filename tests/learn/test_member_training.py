@@ -27,7 +27,7 @@ RANDOM = trot.Randomize(
     observation_noise=(0.05,),
     action_delay=(0, 2),
 )
-WITH_MEMBERS = ("shac", "shac-no-critic", "bptt")
+WITH_MEMBERS = ("shac", "shac-no-critic", "bptt", "sapo", "rpo", "ahac", "shac-mixed")
 
 
 class Together:

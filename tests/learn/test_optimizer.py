@@ -48,6 +48,22 @@ def by_formula(start, rates, betas):
     return ended
 
 
+def test_decay_takes_its_share_of_the_weights_at_every_step_as_adamw_does():
+    # Powers of two, because the rate is kept in float32.
+    rates, decay, (start,) = [0.5**power for power in (5, 6, 3)], 0.25, [numbers(2, 3, seed=9)]
+    single, members = start[0].clone().requires_grad_(), start.clone()
+    reference = torch.optim.AdamW([start[0].clone().requires_grad_()], betas=BETAS, weight_decay=decay)
+    (theirs,) = reference.param_groups[0]["params"]
+    ours, many = Adam([single], BETAS, decay), MemberAdam(members, [members], BETAS, decay)
+    for step, rate in enumerate(rates):
+        gradient = numbers(2, 3, seed=step)
+        reference.param_groups[0]["lr"], theirs.grad = rate, gradient[0].clone()
+        ours.rate.fill_(rate), many.rate.fill_(rate)
+        reference.step(), ours.step([gradient[0].clone()]), many.step([gradient])
+    for found in (single, members[0]):
+        torch.testing.assert_close(found.detach(), theirs.detach(), rtol=1e-12, atol=0)
+
+
 @pytest.mark.parametrize("betas", [BETAS, (0.9, 0.999)])
 def test_steps_at_changing_rates_by_the_formula(betas):
     moved = parameters()

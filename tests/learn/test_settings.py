@@ -33,6 +33,8 @@ SHAC_EVERYWHERE = {
     "policy": "gaussian",
     "initial_log_std": -1.0,
     "critic": True,
+    "clip_worlds": 0.0,
+    "compare_halves": False,
 }
 # Windows are the paper's; the 2022 program's files have longer ones for some.
 BPTT = {

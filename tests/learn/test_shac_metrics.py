@@ -127,6 +127,49 @@ def test_metrics_of_a_window():
     assert shac.iteration.item() == 3
 
 
+def test_the_share_of_the_largest_world_and_what_clipping_leaves_of_it():
+    # Norms over steps and actions: 5, 1, 2 and 100; the lower median is 2.
+    by_answers = torch.zeros(6, 4, 3, dtype=torch.float64)
+    by_answers[0, 0, 0], by_answers[3, 0, 2] = 3, 4
+    by_answers[1, 1, 1], by_answers[2, 2, 0], by_answers[5, 3, 1] = 1, -2, 100
+    shac = learner()
+    assert shac._without_steep_worlds(by_answers) is by_answers
+    assert shac.largest_world.item() == pytest.approx(100 / 108, rel=1e-15)
+    shac = learner(clip_worlds=2)
+    found = shac._without_steep_worlds(by_answers)
+    scale = torch.tensor([4 / 5, 1, 1, 4 / 100], dtype=torch.float64).view(1, 4, 1)
+    torch.testing.assert_close(found, by_answers * scale, rtol=1e-15, atol=0)
+    assert shac.largest_world.item() == pytest.approx(4 / 11, rel=1e-15)
+
+
+def test_a_steep_world_is_clipped_before_it_reaches_the_weights():
+    gradients = []
+    for changes in ({}, {"clip_worlds": 1e6}, {"clip_worlds": 0.5}):
+        shac = prepared(**changes)
+        shac.rollout()
+        gradients.append(vector(shac.policy_gradient()))
+    np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-12)
+    assert np.linalg.norm(gradients[2]) < 0.9 * np.linalg.norm(gradients[0])
+
+
+def test_the_cosine_between_two_halves_of_the_worlds():
+    shac, plain = prepared(compare_halves=True), prepared()
+    shac.rollout()
+    gradient = vector(shac.policy_gradient())
+    halves = []
+    for worlds in (slice(0, 2), slice(2, 4)):
+        part = torch.zeros_like(shac.adjoints.answers)
+        part[:, worlds] = shac.adjoints.answers[:, worlds]
+        action = shac.policy(shac.window.inputs, shac.noise)
+        halves.append(vector(torch.autograd.grad(action, list(shac.policy.parameters()), part)))
+    np.testing.assert_allclose(sum(halves), gradient, rtol=1e-10)
+    expected = halves[0] @ halves[1] / np.linalg.norm(halves[0]) / np.linalg.norm(halves[1])
+    assert shac.half_cosine.item() == pytest.approx(expected, rel=1e-9) and abs(expected) < 1
+    # Who does not ask for it learns the same, to the bit.
+    plain.rollout()
+    assert (vector(plain.policy_gradient()) == gradient).all() and plain.half_cosine.item() == 0
+
+
 def test_blow_ups_are_counted_and_do_not_stop_learning():
     shac = prepared(falls=False, time_out=False)
     shac.env.window_start.joint_qd[0] = 1e7

@@ -45,7 +45,7 @@ def test_gradients_of_single_worlds_add_up_to_the_learners(policy):
     shac = small_shac.prepared(policy=policy)
     shac.rollout()
     total = small_shac.vector(shac.policy_gradient())
-    by_actions = shac.adjoints.actions
+    by_actions = shac.adjoints.answers
     apart = world_gradients(shac.policy, shac.window.inputs, shac.noise, by_actions)
     np.testing.assert_allclose(apart.sum(dim=0), total, rtol=1e-9, atol=1e-12)
     only = torch.zeros_like(by_actions)

@@ -194,6 +194,18 @@ class Learner(nn.Module, ABC):
         best.load_state_dict(self.agent.state_dict())
         self.best = BestAgent(best.requires_grad_(False), self.episodes.mean_return)
 
+    def start_from(self, agent: Agent) -> None:
+        """Let the agent begin as this one. ValueError where it is one of another form."""
+        agent.require_fit(self.env)
+        theirs, ours = agent.described(), self.agent.described()
+        # Only what a new agent begins with.
+        differ = [name for name in ours if ours[name] != theirs[name] and name != "initial_log_std"]
+        if differ:
+            gaps = ", ".join(f"{name} is {theirs[name]} there and {ours[name]} here" for name in differ)
+            raise ValueError(f"its policy has another form than {type(self).__name__}'s: {gaps}")
+        for own in (self.agent, self.best.agent):
+            own.load_state_dict(agent.state_dict())
+
     @abstractmethod
     def phases(self) -> tuple[Phase, ...]:
         """The parts of an iteration, in their order; the last one that is due calls conclude()."""

@@ -5,7 +5,7 @@ Whatever a learner keeps has a leading axis of members then, and else the shape 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ def widened(flag: Tensor, like: Tensor) -> Tensor:
     return flag.view(flag.shape + (1,) * (like.dim() - flag.dim()))
 
 
-def in_rows(network: nn.Module, members: int | None, *inputs: Tensor) -> Tensor:
+def in_rows(network: Callable[..., Tensor], members: int | None, *inputs: Tensor) -> Tensor:
     """What a network makes of inputs with any number of axes, which with members takes (members, rows, width) alone."""
     if members is None:
         output: Tensor = network(*inputs)

@@ -252,14 +252,49 @@ def squashed(sample: Tensor, squash: Squash) -> Tensor:
 class Critic(nn.Module):
     """Normalised observations to the discounted return that is still to come."""
 
-    def __init__(self, observations: int, hidden: tuple[int, ...], *, members: int | None = None) -> None:
+    def __init__(
+        self,
+        observations: int,
+        hidden: tuple[int, ...],
+        *,
+        activation: Activation = "elu",
+        members: int | None = None,
+    ) -> None:
         super().__init__()
-        self.network = perceptron(observations, hidden, 1, members=members)
+        self.network = perceptron(observations, hidden, 1, activation=activation, members=members)
         orthogonal_(self.network)
 
     def forward(self, observation: Tensor) -> Tensor:
         value: Tensor = self.network(observation)
         return value.squeeze(-1)
+
+
+class Critics(nn.Module):
+    """Several critics that begin apart from each other and learn the same; their mean, and what each of them says.
+
+    Networks of their own, not members: their parameters keep the axis of those who learn side by side in front.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        observations: int,
+        hidden: tuple[int, ...],
+        *,
+        activation: Activation = "elu",
+        members: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.critics = nn.ModuleList(
+            Critic(observations, hidden, activation=activation, members=members) for _ in range(count)
+        )
+
+    def forward(self, observation: Tensor) -> Tensor:
+        return self.each(observation).mean(dim=-1)
+
+    def each(self, observation: Tensor) -> Tensor:
+        """What each of them says, (..., critics)."""
+        return torch.stack([critic(observation) for critic in self.critics], dim=-1)
 
 
 def move_towards(target: nn.Module, source: nn.Module, keep: float) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from trot.envs.worlds import LATER
+from trot.runs.older_settings import LATER_OF_SHAC, with_later_of_shac
 
 _RENAMED = (
     (r"^policy\.", "agent.policy."),
@@ -58,14 +59,14 @@ def _with_later_fields(saved: dict[str, Any]) -> dict[str, Any]:
 def upgraded_bad_window(saved: dict[str, Any]) -> dict[str, Any]:
     """A window whose gradient failed, in today's form."""
     if "offence" not in saved:
-        return saved
+        return {**saved, "settings": with_later_of_shac(saved["algo"], saved["settings"])}
     tensors = {
         _renamed(f"{module}.{name}"): tensor
         for module, content in saved["modules"].items()
         for name, tensor in content.items()
     }
     kept = {name: saved[name] for name in ("task", "randomize", "noise", "start")}
-    return {"bad_window": 1, "algo": "shac", "settings": saved["shac"], "learner": tensors, **kept}
+    return {"bad_window": 1, "algo": "shac", "settings": {**LATER_OF_SHAC, **saved["shac"]}, "learner": tensors, **kept}
 
 
 def _renamed(name: str) -> str:

@@ -22,9 +22,10 @@ class Adam(nn.Module):
 
     rate: Tensor
 
-    def __init__(self, parameters: Iterable[Tensor], betas: tuple[float, float]) -> None:
+    def __init__(self, parameters: Iterable[Tensor], betas: tuple[float, float], decay: float = 0.0) -> None:
+        """With a decay it is AdamW: each step first takes rate times decay of every weight away."""
         super().__init__()
-        self.betas = betas
+        self.betas, self.decay = betas, decay
         weights = list(parameters)
         self._count = len(weights)
         device = weights[0].device
@@ -52,6 +53,9 @@ class Adam(nn.Module):
         foreach_add_(self._steps, 1)
         # The fused kernel walks through memory: a gradient that is laid out in another way it would read wrongly.
         pieces = in_pieces(gradient.contiguous() for gradient in gradients)
+        if self.decay:
+            # In float32 the rate's own small share of 1 would be rounded.
+            foreach_mul_(self._weights, (1 - self.rate.double() * self.decay).to(self._weights[0].dtype))
         fused_adam_(self._weights, pieces, self._means, self._squares, self._step_of_piece, self.rate, self.betas)
 
 
@@ -64,10 +68,12 @@ class MemberAdam(nn.Module):
     rate: Tensor
     """(members,)"""
 
-    def __init__(self, weights: Tensor, like: Sequence[Tensor], betas: tuple[float, float]) -> None:
+    def __init__(
+        self, weights: Tensor, like: Sequence[Tensor], betas: tuple[float, float], decay: float = 0.0
+    ) -> None:  # fmt: skip
         """For weights (members, weights of each), which hold the parameters `like`, (members, ...), side by side."""
         super().__init__()
-        self.betas, self._flat = betas, weights.detach()
+        self.betas, self.decay, self._flat = betas, decay, weights.detach()
         self._one = torch.ones((), device=weights.device)
         self._steps = torch.zeros(len(weights), device=weights.device)
         self._moves, means, squares = (torch.zeros_like(self._flat) for _ in range(3))
@@ -95,7 +101,10 @@ class MemberAdam(nn.Module):
         fused_adam_(
             self._move_pieces, pieces, self._means, self._squares, self._step_of_piece, self._one, self.betas
         )  # fmt: skip
-        self._flat.addcmul_(self._moves, self.rate.unsqueeze(1).to(self._flat.dtype))
+        rate = self.rate.unsqueeze(1).to(self._flat.dtype)
+        if self.decay:
+            self._flat.mul_((1 - self.rate.double() * self.decay).unsqueeze(1).to(self._flat.dtype))
+        self._flat.addcmul_(self._moves, rate)
 
 
 def clip_(gradients: list[Tensor], largest: float) -> Tensor:

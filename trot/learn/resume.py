@@ -17,7 +17,7 @@ from trot.learn.older_runs import upgraded_checkpoint
 from trot.learn.run_record import LATER_COLUMNS, RunRecord, writing_into
 from trot.learn.saved_settings import settings_from
 from trot.learn.schedule import Schedule
-from trot.learn.train import TrainSettings, make_learner, make_training_env, stoppable
+from trot.learn.train import TrainSettings, make_learner, make_training_env, start_from_run, stoppable
 from trot.runs.folder import RunFolder
 
 
@@ -46,6 +46,9 @@ def _go_on(asked: GoesOn) -> None:
     refuse_other_columns(learner, asked.columns, run)
     if asked.done:
         load_state(learner, asked.saved["learner"], run)
+    elif "start_from" in run.settings:
+        # Stopped before its first checkpoint. What it began with is in its own folder.
+        start_from_run(learner, run, "initial")
     with together(learner) as leads:
         if leads:
             asked.prepare_folder()

@@ -100,6 +100,12 @@ def _refuse_others(asked: Sequence[GoesOn]) -> None:
                 f"{first.run.path} and {one.run.path} cannot go on together: they differ in {', '.join(differ)}. "
                 "One batch takes runs that differ in their seeds alone"
             )
+    for one in asked:
+        if "start_from" in one.run.settings and not one.done:
+            raise ValueError(
+                f"{one.run.path} has no checkpoint yet behind the policy that it began with, and goes on alone: "
+                f"{resume_command(one.run)}"
+            )
     for one, other in pairwise(asked):
         if one.settings.seed == other.settings.seed:
             raise ValueError(f"{one.run.path} and {other.run.path} have the same seed: they are the same run")

@@ -16,25 +16,41 @@ def episode_start(done: Tensor) -> Tensor:
     return begins.cummax(dim=-2).values
 
 
+def discounts(done: Tensor, gamma: float | Tensor, dtype: torch.dtype) -> Tensor:
+    """What each step counts: discounting begins anew with each episode. A gamma per member is (members, 1, 1)."""
+    age = _steps(done) - episode_start(done)
+    return gamma ** age.to(dtype)
+
+
 def _steps(done: Tensor) -> Tensor:
     """(steps, 1) their numbers."""
     return torch.arange(done.shape[-2], device=done.device).unsqueeze(1)
 
 
-def policy_loss(reward: Tensor, next_value: Tensor, done: Tensor, gamma: float | Tensor) -> Tensor:
+def policy_loss(
+    reward: Tensor, next_value: Tensor, done: Tensor, gamma: float | Tensor, horizon: Tensor | None = None
+) -> Tensor:  # fmt: skip
     """Minus the mean discounted return, cut at the end of the window and completed there by the value function.
 
     next_value is the value after each step, already 0 where the episode fell. It counts where an episode ended and in
     the last step. Discounting begins anew with each episode. Divided by steps times worlds. Members may have
     each a gamma of its own, (members,).
+
+    With a horizon, the window ends after so many of its steps, and the others count nothing: a whole number without
+    dimensions, or (members,).
     """
     if isinstance(gamma, Tensor):
         gamma = gamma.view(-1, 1, 1)
-    age = _steps(done) - episode_start(done)
-    discount = gamma ** age.to(reward.dtype)
+    discount = discounts(done, gamma, reward.dtype)
     cut = done.clone()
     cut[..., -1, :] = True
-    return -(discount * (reward + torch.where(cut, gamma * next_value, 0.0))).mean(dim=(-2, -1))
+    if horizon is not None:
+        cut = cut | (_steps(done) == horizon[..., None, None] - 1)
+    worth = discount * (reward + torch.where(cut, gamma * next_value, 0.0))
+    if horizon is None:
+        return -worth.mean(dim=(-2, -1))
+    counted = torch.where(_steps(done) < horizon[..., None, None], worth, 0.0)
+    return -counted.sum(dim=(-2, -1)) / (horizon * done.shape[-1])
 
 
 def td_lambda(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trot.learn.gradient_health import WORLD_COLUMNS
 from trot.learn.metric_writers import MetricWriter, open_writers
 from trot.learn.saturation import SATURATION_COLUMNS
 from trot.learn.schedule import Schedule
@@ -15,7 +16,7 @@ from trot.runs.folder import RunFolder
 
 Row = dict[str, float | int]
 
-LATER_COLUMNS = SATURATION_COLUMNS
+LATER_COLUMNS = (*SATURATION_COLUMNS, *WORLD_COLUMNS)
 """Earlier versions did not write them. What such a version began goes on with the columns it has."""
 
 

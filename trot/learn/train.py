@@ -19,6 +19,7 @@ from trot.envs.rank_env import RankEnv
 from trot.envs.ranks import ranks_on
 from trot.envs.registry import make_env, make_task
 from trot.envs.trainable import require_trainable
+from trot.learn.agent import load_agent
 from trot.learn.algorithms import algorithm_lines, find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
 from trot.learn.led import place_of, see_through, together
@@ -45,6 +46,9 @@ class TrainSettings(Generic[Settings]):
     """One of `trot algorithms`, or path/to/file.py:NAME."""
     preset: str | None = None
     """Where the defaults of the options come from; the algorithm's first preset unless given."""
+    start_from: Path | None = None
+    """A run folder whose best policy, with its statistics of observations, is what this run begins with. Both must have
+    policies of the same form."""
     seed: int = 0
     seeds: tuple[str, ...] = ()
     """Several at once, in one batch: 0-15, or 0 3 7. Each leaves a run folder as if trained alone."""
@@ -97,7 +101,18 @@ def _beginning(settings: TrainSettings[Any]) -> tuple[Algorithm, Learner]:
     algorithm = find_algorithm(settings.algo)
     env = make_training_env(settings)
     require_trainable(env)
-    return algorithm, make_learner(algorithm, env, settings)
+    learner = make_learner(algorithm, env, settings)
+    if settings.start_from is not None:
+        start_from_run(learner, RunFolder.open(settings.start_from))
+    return algorithm, learner
+
+
+def start_from_run(learner: Learner, run: RunFolder, checkpoint: str = "best") -> None:
+    """Let a learner begin with the policy that another run has learned."""
+    try:
+        learner.start_from(load_agent(run, checkpoint))
+    except ValueError as error:
+        raise ValueError(f"cannot start from {run.path}: {error}") from None
 
 
 def run_name(task: str, algorithm: Algorithm, seed: int) -> str:
@@ -196,6 +211,7 @@ def described(settings: TrainSettings[Any], algorithm: Algorithm, learner: Learn
         "seed": settings.seed,
         "device": learner.device.type,
         **({} if learner.ranks is None else {"ranks": learner.ranks.size}),
+        **({} if settings.start_from is None else {"start_from": str(settings.start_from)}),
         "iterations": settings.settings.iterations,
         "agent": learner.agent.described(),
         "schedule": asdict(settings.schedule),

@@ -23,6 +23,8 @@ from trot.runs.folder import RunFolder
 def train_together(settings: TrainSettings[Any]) -> list[RunFolder]:
     """Start a run for each of the seeds and see them through, all in one batch."""
     refuse_ranks("trot train --seeds")
+    if settings.start_from is not None:
+        raise ValueError("--start-from is for one run: give --seed instead of --seeds")
     algorithm, seeds = find_algorithm(settings.algo), parsed_seeds(settings.seeds)
     learner = learner_of_seeds(settings, seeds)
     require_trainable(learner.env)

@@ -19,6 +19,15 @@ LATER_OF_RANDOMIZE = {
 """The same of what differs from world to world."""
 
 
+LATER_OF_SHAC = {"clip_worlds": 0.0, "compare_halves": False}
+"""The same of the settings of SHAC, without critic and with long windows too."""
+
+
+def with_later_of_shac(algo: object, settings: dict[str, Any]) -> dict[str, Any]:
+    """An algorithm's settings with what SHAC has got since."""
+    return {**LATER_OF_SHAC, **settings} if algo in LABELS else settings
+
+
 def upgraded_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings as today's version writes them, whichever version wrote these. What is broken stays as it is."""
     settings = _without_shac(settings)
@@ -26,6 +35,9 @@ def upgraded_settings(settings: dict[str, Any]) -> dict[str, Any]:
         given = settings.get(part)
         if isinstance(given, dict):
             settings = {**settings, part: {**later, **given}}
+    given = settings.get("settings")
+    if isinstance(given, dict):
+        settings = {**settings, "settings": with_later_of_shac(settings.get("algo"), given)}
     return settings
 
 

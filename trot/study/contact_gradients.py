@@ -208,7 +208,7 @@ def _gradients(learner: Shac, windows: int, each: Callable[[], object]) -> tuple
     for _ in range(windows):
         learner.rollout()
         adjoints, window = Adjoints.of(learner.window), learner.window
-        gradient = world_gradients(learner.policy, window.inputs, learner.noise, adjoints.actions)
+        gradient = world_gradients(learner.policy, window.inputs, learner.noise, adjoints.answers)
         # The loss is a mean over the worlds; that of these gradients is the loss's.
         gradients.append(gradient * env.num_worlds)
         steep.append((adjoints.state_norms(window.reward) > STEEP).any(dim=0).double().mean())

@@ -17,6 +17,7 @@ from trot.envs.task import Task
 from trot.envs.worlds import Worlds
 from trot.learn.agent import Agent
 from trot.learn.algorithms import ALGORITHMS, find_algorithm
+from trot.learn.algorithms.several_critics import SeveralCriticsSettings
 from trot.learn.algorithms.shac import Shac, ShacSettings
 from trot.learn.learner import NOISE_STREAM
 from trot.learn.networks import Critic
@@ -94,6 +95,7 @@ def load_learned(
                 f"loss ends with. Choose another one: {', '.join(_others(folder, checkpoint)) or 'there is none yet'}"
             )
     learner.agent.requires_grad_(False)
+    assert isinstance(learner.target_critic, Critic)
     learner.agent.policy.to(dtype)
     return Learned(
         name=f"{folder.path.resolve().name}, {checkpoint}",
@@ -109,6 +111,12 @@ def load_learned(
     )
 
 
+def _has_the_loss_of_shac(algo: str) -> bool:
+    """Those with several critics add to the loss, or value what lies beyond the window in another way."""
+    settings = find_algorithm(algo).settings
+    return issubclass(settings, ShacSettings) and not issubclass(settings, SeveralCriticsSettings)
+
+
 def open_run(run: Run) -> RunFolder:
     """A run that learned by gradients through windows of simulation; anything else is refused in one line."""
     if not Path(run).exists() and names_task(str(run)):
@@ -117,8 +125,8 @@ def open_run(run: Run) -> RunFolder:
         )
     folder = RunFolder.open(run)
     algo = folder.settings["algo"]
-    if not issubclass(find_algorithm(algo).settings, ShacSettings):
-        able = [name for name in ALGORITHMS if issubclass(find_algorithm(name).settings, ShacSettings)]
+    if not _has_the_loss_of_shac(algo):
+        able = [name for name in ALGORITHMS if _has_the_loss_of_shac(name)]
         raise ValueError(
             f"{folder.path} learned by {algo}, not by gradients through the simulation. Give a run of: "
             f"{', '.join(able)}"

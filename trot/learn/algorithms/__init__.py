@@ -21,6 +21,11 @@ ALGORITHMS = {
     "pods": "trot.learn.algorithms.pods:PODS",
     "mbpo": "trot.learn.algorithms.mbpo:MBPO",
     "se-mbpo": "trot.learn.algorithms.se_mbpo:SE_MBPO",
+    "sapo": "trot.learn.algorithms.sapo:SAPO",
+    "rpo": "trot.learn.algorithms.rpo:RPO",
+    "ahac": "trot.learn.algorithms.ahac:AHAC",
+    "ppo-finish": "trot.learn.algorithms.ppo_finish:PPO_FINISH",
+    "shac-mixed": "trot.learn.algorithms.shac_mixed:SHAC_MIXED",
 }
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trot.envs.env import Env
 from trot.learn.agent import AgentDescription
@@ -34,7 +34,7 @@ from trot.learn.learner import (
     require_time_outs,
     require_widths,
 )
-from trot.learn.networks import Linear, zero_biases_
+from trot.learn.networks import Linear, squashed, zero_biases_
 from trot.learn.normalizer import Normalizer
 from trot.learn.optimizer import Adam, clip_
 from trot.learn.returns import td_lambda
@@ -163,8 +163,7 @@ class Ppo(Learner):
         self.settings = settings
         with self.seeded():
             self.make_agent(settings.agent(env))
-            trunk_width = (env.num_observations, *settings.hidden)[-1]
-            self.value_head = Linear(trunk_width, 1).to(self.device, env.dtype)
+            self.value_head = self.make_value().to(self.device, env.dtype)
         for network in (self.agent, self.best.agent, self.value_head):
             zero_biases_(network)
         self.value_scale = Normalizer(1).to(self.device)
@@ -183,6 +182,11 @@ class Ppo(Learner):
     @property
     def updates_per_iteration(self) -> int:
         return self.settings.passes * self.settings.batches
+
+    def make_value(self) -> nn.Module:
+        """What gives the value: another head on the policy's trunk."""
+        trunk_width = (self.env.num_observations, *self.settings.hidden)[-1]
+        return Linear(trunk_width, 1)
 
     def policy_and_value(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The mean of the samples and the normalised value, through one trunk."""
@@ -206,7 +210,7 @@ class Ppo(Learner):
         for offset in noise * self.log_std.exp():
             mean = self.agent.policy.network(normalized(seen[-1]))
             samples.append(mean + offset)
-            moves.append(env.advance(samples[-1].clamp(-1, 1)))
+            moves.append(env.advance(squashed(samples[-1], self.agent.description.squash)))
             seen.append(moves[-1].observation)
         fell = torch.stack([move.terminated for move in moves])
         self.window = Window(
@@ -270,12 +274,21 @@ class Ppo(Learner):
 
         policy, of_value, kl, *gradients = mean_over_rows(work, *lesson.rows(), widths=self.settings.hidden)
         log_std_before.copy_(self.log_std.detach())
+        gradients = self.followed(gradients)
         norm = clip_(gradients, self.settings.max_grad_norm)
         self.stopped |= ~norm.isfinite()
         self.optimizer.rate.copy_(torch.where(self.stopped, 0.0, self.rate))
         self.optimizer.step([gradient.masked_fill_(self.stopped, 0.0) for gradient in gradients])
-        self.rate.copy_(followed_rate(self.rate, kl, self.settings.target_kl))
+        self.rate.copy_(self.next_rate(kl))
         return torch.stack([policy, of_value, kl, norm])
+
+    def followed(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Those that a step follows: of the policy's weights, and behind them of the value's."""
+        return gradients
+
+    def next_rate(self, kl: Tensor) -> Tensor:
+        """The learning rate behind a step that moved the policy so far."""
+        return followed_rate(self.rate, kl, self.settings.target_kl)
 
     def _losses(self, mean: Tensor, value: Tensor, lesson: Lesson) -> tuple[Tensor, Tensor, Tensor]:
         """Of the policy and of the value, for the record, and their sum with all else that is to become small."""

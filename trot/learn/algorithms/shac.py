@@ -18,17 +18,18 @@ steps and worlds below is then of each member's, behind a leading axis of member
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
 
 from trot.envs.env import Env
+from trot.envs.move import Move
 from trot.learn.agent import AgentDescription
 from trot.learn.bad_window import BadWindow, Trace
-from trot.learn.gradient_health import STEEP
+from trot.learn.gradient_health import STEEP, WORLD_COLUMNS
 from trot.learn.learner import (
     Algorithm,
     Learner,
@@ -41,11 +42,11 @@ from trot.learn.learner import (
 )
 from trot.learn.member_settings import Numbers, put_numbers, require_own
 from trot.learn.members import in_rows, side_by_side, weights_of
-from trot.learn.networks import Critic, Policy, PolicyKind, move_weights_towards
+from trot.learn.networks import Critic, Critics, Policy, PolicyKind, move_weights_towards
 from trot.learn.optimizer import Adam, MemberAdam, clip_, clip_members_
 from trot.learn.returns import policy_loss, td_lambda
 from trot.learn.saturation import SATURATION_COLUMNS, saturation
-from trot.learn.shared_rows import mean_over_rows, sum_over_rows
+from trot.learn.shared_rows import Work, mean_over_rows, sum_over_rows
 from trot.sim.state import State
 from trot.unpromised import foreach_copy_
 
@@ -69,6 +70,11 @@ class ShacSettings(LearnerSettings):
     adam_betas: tuple[float, float] = (0.7, 0.95)
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm, policy and value function alike."""
+    clip_worlds: float = 0.0
+    """A world whose gradient by its actions is more than this many times the worlds' median is scaled down to that. 0:
+    off."""
+    compare_halves: bool = False
+    """Write down the cosine between the gradients of two halves of the worlds, at the price of half a pass more."""
     critic: bool = True
     """Off: windows end without a value function; with long windows that is BPTT."""
     td_lambda: float = 0.95
@@ -93,6 +99,8 @@ class ShacSettings(LearnerSettings):
             raise ValueError(f"horizon {self.horizon} does not split into critic_batches {self.critic_batches}")
         require_share(self, "gamma", "td_lambda", "target_keep")
         require_positive(self, "actor_lr", "critic_lr", "final_lr", "max_grad_norm")
+        if not 0 <= self.clip_worlds < math.inf:
+            raise ValueError(f"clip_worlds must be 0, which is off, or more, not {self.clip_worlds}")
         if not all(0 <= beta < 1 for beta in self.adam_betas):
             raise ValueError(f"adam_betas must be 0 or more and below 1, not {self.adam_betas}")
         if not math.isfinite(self.initial_log_std):
@@ -135,15 +143,22 @@ class Window:
 
     inputs: Tensor
     """Normalised observations that the policy saw."""
+    answers: list[Tensor]
+    """Of the policy: actions, and behind them what else the loss takes from it. The worlds of all members are in one
+    axis, as in the following three."""
     actions: list[Tensor]
-    """As the environment took them, with the worlds of all members in one axis, as the following two."""
+    """As the environment took them."""
     seen: list[Tensor]
     """Observations as they came, the one behind the window included."""
     states: list[State]
     """After each step, before any reset."""
     reward: Tensor
+    paid: Tensor
+    """What is learned from: the reward, and what a relative of SHAC adds to it."""
     next_value: Tensor
     """Of the target critic after each step; 0 after a fall."""
+    cautious_value: Tensor
+    """The same for the critic's own targets; SHAC makes no difference."""
     done: Tensor
     loss: Tensor
 
@@ -152,18 +167,18 @@ class Window:
 class Adjoints:
     """The loss's gradient by what happened in a window, (horizon, worlds of all members, ...)."""
 
-    actions: Tensor
+    answers: Tensor
     joint_q: Tensor
     joint_qd: Tensor
 
     @classmethod
     def of(cls, window: Window) -> Adjoints:
         """One backward pass through the window."""
-        steps = len(window.actions)
+        steps = len(window.answers)
         joint_q, joint_qd = ([getattr(state, name) for state in window.states] for name in ("joint_q", "joint_qd"))
         # A member's loss depends on its own worlds alone.
         found = torch.autograd.grad(
-            window.loss, [*window.actions, *joint_q, *joint_qd], torch.ones_like(window.loss), materialize_grads=True
+            window.loss, [*window.answers, *joint_q, *joint_qd], torch.ones_like(window.loss), materialize_grads=True
         )
         return cls(*(torch.stack(found[first : first + steps]) for first in (0, steps, 2 * steps)))
 
@@ -176,7 +191,7 @@ class Adjoints:
 class Shac(Learner):
     """Policy, value functions and the worlds they learn in."""
 
-    columns = (
+    columns: ClassVar[tuple[str, ...]] = (
         "policy_loss",
         "value_loss",
         "gradient_norm",
@@ -184,6 +199,7 @@ class Shac(Learner):
         "adjoint_median",
         "adjoint_last",
         "steep_worlds",
+        *WORLD_COLUMNS,
         *SATURATION_COLUMNS,
     )
     shown = {"value loss": "value_loss", "gradient": "gradient_norm"}  # noqa: RUF012
@@ -198,10 +214,7 @@ class Shac(Learner):
         self._numbers: Numbers = {**_numbers(settings)}
         with self.seeded():
             self.make_agent(settings.agent(env))
-            self.critic, self.target_critic = (
-                Critic(env.num_observations, settings.critic_hidden, members=self.members).to(self.device, env.dtype)
-                for _ in range(2)
-            )
+            self.critic, self.target_critic = (self.make_critic().to(self.device, env.dtype) for _ in range(2))
         self.target_critic.load_state_dict(self.critic.state_dict())
         self.target_critic.requires_grad_(False)
         self._policy_parameters: list[Tensor] = list(self.policy.parameters())
@@ -213,6 +226,9 @@ class Shac(Learner):
         self.policy_optimizer = self._adam(weights_of(self.policy, self.members), self._policy_parameters)
         self.critic_optimizer = self._adam(self._critic_weights, self._critic_parameters)
         self.bad_window = BadWindow(env, settings.horizon)
+
+    def make_critic(self) -> Critic | Critics:
+        return Critic(self.env.num_observations, self.settings.critic_hidden, members=self.members)
 
     def _adam(self, weights: list[Tensor], parameters: list[Tensor]) -> Adam | MemberAdam:
         betas = self.settings.adam_betas
@@ -246,25 +262,66 @@ class Shac(Learner):
         observation = env.begin_window().requires_grad_()
         self.noise = noise = self._draw_noise() if noise is None else noise
         shift, scale = self.agent.normalization(env.dtype)
-        inputs, actions, seen, moves = [], [], [observation], []
+        inputs, answers, seen, moves = [], [], [observation], []
         for sample in noise.unbind(dim=-3):
             inputs.append((self.split(observation) - shift) * scale)
-            actions.append(self.policy(inputs[-1], sample).view(env.num_worlds, -1))
-            moves.append(env.advance(actions[-1]))
+            answers.append(self.answer(inputs[-1], sample).view(env.num_worlds, -1))
+            moves.append(self.advance(answers[-1]))
             observation = moves[-1].observation
             seen.append(observation)
         states: list[State] = [move.final_state for move in moves]
         # Rewards, and values too, of all steps at once: many times fewer operations than step by step.
         reward, fell = self.by_member(env.rewards(moves)), self._over_steps([move.terminated for move in moves])
         done = fell | self._over_steps([move.truncated for move in moves])
-        next_value = torch.zeros_like(reward)
+        next_value = cautious_value = torch.zeros_like(reward)
         if settings.critic:
             last = (self.split(torch.stack([move.final_obs for move in moves]), dim=1) - shift) * scale
-            value = in_rows(self.target_critic, self.members, self.members_first(last))
-            next_value = torch.where(fell, 0.0, value)
-        loss = policy_loss(reward, next_value, done, self._numbers["gamma"])
-        joined = torch.stack(inputs, dim=-3).detach()
-        self.window = Window(joined, actions, seen, states, reward, next_value, done, loss)
+            trusted, cautious = self.values(self.members_first(last))
+            next_value = cautious_value = torch.where(fell, 0.0, trusted)
+            if cautious is not trusted:
+                cautious_value = torch.where(fell, 0.0, cautious)
+        paid = self.paid(reward, answers)
+        loss = self.window_loss(paid, next_value, done, moves)
+        joined, actions = torch.stack(inputs, dim=-3).detach(), [self.action_of(answer) for answer in answers]
+        self.window = Window(
+            joined, answers, actions, seen, states, reward, paid, next_value, cautious_value, done, loss
+        )  # fmt: skip
+
+    # What relatives of SHAC do in another way.
+
+    def answer(self, inputs: Tensor, noise: Tensor) -> Tensor:
+        """What the loss takes from the policy in a step: its action, and numbers behind it where a relative has some.
+
+        The gradient by it is cached, and all that weights do goes through it.
+        """
+        action: Tensor = self.policy(inputs, noise)
+        return action
+
+    def action_of(self, answer: Tensor) -> Tensor:
+        return answer
+
+    def advance(self, answer: Tensor) -> Move:
+        """A step of all worlds."""
+        return self.env.advance(self.action_of(answer))
+
+    def values(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """By the target critic: what the policy trusts, and what the critic's own targets are built on."""
+        value = in_rows(self.target_critic, self.members, inputs)
+        return value, value
+
+    def paid(self, reward: Tensor, answers: list[Tensor]) -> Tensor:
+        """What is learned from."""
+        return reward
+
+    def window_loss(self, paid: Tensor, next_value: Tensor, done: Tensor, moves: list[Move]) -> Tensor:
+        """What the policy is to minimise."""
+        return policy_loss(paid, next_value, done, self._numbers["gamma"])
+
+    def more_columns(self) -> dict[str, Tensor]:
+        """Of the metrics, behind SHAC's."""
+        return {}
+
+    # And what they share.
 
     def _draw_noise(self) -> Tensor:
         *_, horizon, each, num_actions = self.bad_window.noise.shape
@@ -290,15 +347,73 @@ class Shac(Learner):
         takes far fewer operations than adding it up step by step.
         """
         self.adjoints = Adjoints.of(self.window)
+        return self._by_weights(self.answer, self._without_steep_worlds(self.by_member(self.adjoints.answers)))
+
+    def _without_steep_worlds(self, by_answers: Tensor) -> Tensor:
+        """The loss's gradient by the answers, scaled down in worlds where it is far above the others'."""
+        norm = torch.linalg.vector_norm(by_answers, dim=(-3, -1), keepdim=True)
+        everyone = self._of_all_ranks(norm)
+        if self.settings.clip_worlds:
+            largest = self.settings.clip_worlds * everyone.median(dim=-2, keepdim=True).values
+            by_answers = by_answers * torch.where(norm > largest, largest / norm, 1.0)
+            everyone = torch.where(everyone > largest, largest, everyone)
+        tiny = torch.finfo(norm.dtype).tiny
+        self.largest_world = everyone.amax(dim=(-3, -2, -1)) / everyone.sum(dim=(-3, -2, -1)).clamp(min=tiny)
+        return by_answers
+
+    def _of_all_ranks(self, worlds: Tensor) -> Tensor:
+        """(1, worlds, 1) of this rank's worlds to that of all ranks'; as it is where there are no ranks."""
+        if self.ranks is None:
+            return worlds
+        everyone = worlds.new_zeros(1, self.num_worlds, 1)
+        everyone[:, self.ranks.rows(worlds.shape[-2])] = worlds
+        (everyone,) = self.ranks.sum([everyone])
+        return everyone
+
+    def _by_weights(self, function: Callable[[Tensor, Tensor], Tensor], by_output: Tensor) -> list[Tensor]:
+        """From the loss's gradient by what `function` makes of all inputs and their noise, that by the weights."""
         self.policy.requires_grad_(True)
 
-        def by_weights(inputs: Tensor, noise: Tensor, by_actions: Tensor) -> list[Tensor]:
-            actions = in_rows(self.policy, self.members, inputs, noise)
-            return self._gathered(torch.autograd.grad(actions, self._policy_parameters, by_actions))
+        def by_weights(inputs: Tensor, noise: Tensor, by_output: Tensor) -> list[Tensor]:
+            output = in_rows(function, self.members, inputs, noise)
+            return self._gathered(torch.autograd.grad(output, self._policy_parameters, by_output))
 
-        window = (self.window.inputs, self.noise, self.by_member(self.adjoints.actions))
-        widths = self._widths_to_share(self.settings.actor_hidden)
-        return self.mean_over_ranks(sum_over_rows(by_weights, *window, widths=widths))
+        gradients = self._over_window(by_weights, self.noise, by_output)
+        self.half_cosine = torch.zeros_like(self.episodes.mean_return)
+        if self.settings.compare_halves:
+            half = self._over_window(by_weights, self.noise, by_output, num_worlds=by_output.shape[-2] // 2)
+            self.half_cosine = self._cosine(half, [whole - part for whole, part in zip(gradients, half, strict=True)])
+        return gradients
+
+    def _over_window(self, work: Work, *beside: Tensor, num_worlds: int | None = None) -> list[Tensor]:
+        """What `work` sums up over all inputs of the policy and what lies beside them, or over those of some worlds."""
+        window = [part[..., :num_worlds, :] for part in (self.window.inputs, *beside)]
+        return self.mean_over_ranks(
+            sum_over_rows(work, *window, widths=self._widths_to_share(self.settings.actor_hidden))
+        )  # fmt: skip
+
+    def distribution(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The policy's means and logarithms of deviations before the tanh, for inputs with any number of axes."""
+
+        def both(rows: Tensor) -> Tensor:
+            mean, log_std = self.policy.distribution(rows)
+            assert log_std is not None
+            return torch.cat([mean, log_std.expand_as(mean)], dim=-1)
+
+        mean, log_std = in_rows(both, self.members, inputs).chunk(2, dim=-1)
+        return mean, log_std
+
+    def by_samples(self) -> Tensor:
+        """The loss's gradient by the samples that tanh makes actions of."""
+        self.adjoints = Adjoints.of(self.window)
+        by_actions = self._without_steep_worlds(self.by_member(self.adjoints.answers))
+        return by_actions * (1 - self._over_steps(self.window.actions).detach().square())
+
+    def _cosine(self, first: list[Tensor], second: list[Tensor]) -> Tensor:
+        """Between two gradients, or each member's two."""
+        flat = [side_by_side(parts) if self.members else torch.cat([part.flatten() for part in parts])
+                for parts in (first, second)]  # fmt: skip
+        return torch.nn.functional.cosine_similarity(flat[0], flat[1], dim=-1)
 
     def _gathered(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """One for each parameter; with members a single one, (members, weights of each)."""
@@ -314,16 +429,20 @@ class Shac(Learner):
 
     def improve_policy(self) -> None:
         """Follow the gradient of the window's return."""
-        gradients = self.policy_gradient()
-        self.gradient_norm = self._clip(gradients)
+        self.gradient_norm = self._follow(self.policy_gradient())
+
+    def _follow(self, gradients: list[Tensor]) -> Tensor:
+        """A step of the policy, unless learning has stopped or stops here. Returns the gradient's norm."""
+        norm = self._clip(gradients)
         # A gradient that is not finite stops the run: from here on the policy keeps its weights, and in finish() the
         # critic does.
-        first_bad = ~self.gradient_norm.isfinite() & ~self.stopped
+        first_bad = ~norm.isfinite() & ~self.stopped
         self.stopped |= first_bad
         self.bad_window.remember(first_bad, self.noise, self.env.window_start)
         self.policy_optimizer.rate.copy_(torch.where(self.stopped, 0.0, self._learning_rate("actor")))
         stopped = self.stopped.unsqueeze(-1)
         self.policy_optimizer.step([gradient.masked_fill_(stopped, 0.0) for gradient in gradients])
+        return norm
 
     def fit_critic(self) -> None:
         """Regress the value function on targets that the window's rewards and the target critic give.
@@ -335,7 +454,9 @@ class Shac(Learner):
         if not settings.critic:
             return
         with torch.no_grad():
-            targets = td_lambda(window.reward, window.next_value, window.done, numbers["gamma"], numbers["td_lambda"])
+            targets = td_lambda(
+                window.paid, window.cautious_value, window.done, numbers["gamma"], numbers["td_lambda"]
+            )  # fmt: skip
             foreach_copy_(self._critic_before, self._critic_weights)
         self.critic_optimizer.rate.copy_(self._learning_rate("critic"))
         count = settings.critic_batches
@@ -347,7 +468,7 @@ class Shac(Learner):
 
     def _critic_step(self, inputs: Tensor, target: Tensor) -> Tensor:
         def loss_and_gradient(inputs: Tensor, target: Tensor) -> list[Tensor]:
-            loss = self._error(in_rows(self.critic, self.members, inputs), target)
+            loss = self.critic_loss(inputs, target)
             gradients = torch.autograd.grad(loss, self._critic_parameters, torch.ones_like(loss))
             return [loss.detach(), *self._gathered(gradients)]
 
@@ -357,6 +478,9 @@ class Shac(Learner):
         self._clip(gradients)
         self.critic_optimizer.step(gradients)
         return loss
+
+    def critic_loss(self, inputs: Tensor, target: Tensor) -> Tensor:
+        return self._error(in_rows(self.critic, self.members, inputs), target)
 
     def _error(self, value: Tensor, target: Tensor) -> Tensor:
         """The mean squared one, or each member's."""
@@ -373,7 +497,7 @@ class Shac(Learner):
             for before, after in zip(self._critic_before, self._critic_weights, strict=True):
                 after.copy_(torch.where(self.stopped.unsqueeze(-1), before, after))
             self._move_target()
-        adjoint = self.by_member(self.adjoints.state_norms(window.reward))
+        adjoint = self.adjoint_norms()
         steep = (adjoint > STEEP).any(dim=-2).to(adjoint.dtype).mean(dim=-1)
         shares = saturation(self.by_member(torch.stack(window.actions)))
         means = [adjoint.mean(dim=-1), steep, window.loss, *shares.values()]
@@ -386,9 +510,16 @@ class Shac(Learner):
             "adjoint_median": steps.median() if self.members is None else steps.median(dim=-1).values,
             "adjoint_last": steps[..., -1],
             "steep_worlds": steep,
+            "largest_world": self.largest_world,
+            "half_cosine": self.half_cosine,
             **dict(zip(shares, of_actions, strict=True)),
+            **self.more_columns(),
         }
         self.conclude(window.reward, window.done, columns)
+
+    def adjoint_norms(self) -> Tensor:
+        """(steps, worlds) how much a world's own return changes with its state."""
+        return self.by_member(self.adjoints.state_norms(self.window.reward))
 
     def _move_target(self) -> None:
         step = self._numbers["target_step"]
@@ -398,7 +529,10 @@ class Shac(Learner):
             move_weights_towards(self._target_weights, self._critic_weights, self.settings.target_keep)
 
     def _learning_rate(self, of: str) -> Tensor:
-        settings, initial, fall = self.settings, self._numbers[f"{of}_lr"], self._numbers[f"{of}_lr_change"]
+        return self._falling(self._numbers[f"{of}_lr"], self._numbers[f"{of}_lr_change"])
+
+    def _falling(self, initial: float | Tensor, fall: float | Tensor) -> Tensor:
+        settings = self.settings
         share = (self.iteration / settings.iterations).clamp(max=1) if settings.lr_decay else self.iteration * 0
         return initial + fall * share
 

@@ -1,0 +1,105 @@
+"""`--start-from`: a run begins with the policy of another one, and `ppo-finish` holds it until it can judge it."""
+
+import json
+import re
+
+import docking
+import pytest
+import torch
+from small_shac import SMALL, copies, same
+
+import trot
+from trot.cli import main
+from trot.learn.agent import load_agent
+from trot.learn.algorithms.ppo_finish import PpoFinish, PpoFinishSettings
+from trot.runs.folder import RunFolder
+
+TASK = f"{docking.__file__}:Docking"
+ARGUMENTS = ["--device", "cpu", "--num-worlds", "4", "--horizon", "8"]
+SHAC = [*ARGUMENTS, "--iterations", "3", "--actor-hidden", "8", "--critic-hidden", "8"]
+FINISH = ["--algo", "ppo-finish", *ARGUMENTS, "--hidden", "8", "--value-hidden", "8", "--batches", "2"]
+
+
+@pytest.fixture(scope="module")
+def shac(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    assert main(["train", TASK, *SHAC, "--runs", str(root), "--name", "shac"]) == 0
+    return RunFolder.open(root / "shac")
+
+
+def agents_differ(first, second):
+    return not same(first.state_dict().values(), second.state_dict().values())
+
+
+def test_it_begins_with_the_best_policy_and_its_statistics(shac, tmp_path):
+    start = ["train", TASK, *FINISH, "--start-from", str(shac.path), "--runs", str(tmp_path)]
+    assert main([*start, "--iterations", "3", "--value-only-iterations", "2"]) == 0
+    run = RunFolder.open(tmp_path / "Docking-ppo-finish-0")
+    assert run.settings["start_from"] == str(shac.path)
+    best, began = load_agent(shac, "best"), load_agent(run, "initial")
+    assert not agents_differ(began, best) and best.normalizer.count > 1
+    assert agents_differ(load_agent(run, "last"), best)
+
+
+def test_a_run_that_was_stopped_at_once_begins_there_again(shac, tmp_path):
+    start = ["train", TASK, *FINISH, "--start-from", str(shac.path), "--runs", str(tmp_path)]
+    assert main([*start, "--iterations", "2", "--value-only-iterations", "0"]) == 0
+    run = RunFolder.open(tmp_path / "Docking-ppo-finish-0")
+    whole = load_agent(run, "last")
+    rows = [{name: row[name] for name in row if name != "seconds"} for row in run.read_metrics()]
+    for name in set(run.checkpoint_names()) - {"initial"}:
+        (run.path / "checkpoints" / f"{name}.pt").unlink()
+    # Also where the other run is gone by then.
+    saved = json.loads((run.path / "settings.json").read_text())
+    del saved["checksum"]
+    (run.path / "settings.json").write_text(json.dumps({**saved, "start_from": "gone"}))
+    assert main(["resume", str(run.path)]) == 0
+    assert not agents_differ(load_agent(run, "last"), whole)
+    assert [{name: row[name] for name in row if name != "seconds"} for row in run.read_metrics()] == rows
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "message"),
+    [
+        (TASK, [*FINISH, "--hidden", "16"], r"hidden is \(8,\) there and \(16,\) here"),
+        (TASK, [*FINISH, "--no-normalize-observations"], "normalize is True there and False here"),
+        (TASK, ["--algo", "ppo", *ARGUMENTS, "--hidden", "8"], "squash is tanh there and clamp here"),
+        (TASK, [*SHAC, "--policy", "state_dependent"], "kind is gaussian there and state_dependent here"),
+        ("hopper", FINISH, "the agent has 2 observations and 1 actions, but the task 'hopper' has 11 and 3"),
+        (TASK, [*SHAC, "--seeds", "0-1"], "--start-from is for one run"),
+    ],
+)
+def test_policies_of_another_form_are_refused(shac, tmp_path, capsys, task, options, message):
+    options = [task, *options, "--start-from", str(shac.path), "--runs", str(tmp_path)]
+    assert main(["train", *options]) == 2
+    found = capsys.readouterr().err
+    assert re.search(message, found), found
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_value_learns_alone_at_first_and_at_its_own_rate():
+    settings = PpoFinishSettings(
+        num_worlds=SMALL["num_worlds"], horizon=6, hidden=(8,), value_hidden=(8,), batches=2, value_only_iterations=2
+    )
+    ppo = PpoFinish(trot.make_env("hopper", 4, dtype=torch.float64), settings)
+    policy, value = copies(ppo.agent.policy), copies(ppo.value_head)
+    for _ in range(2):
+        ppo.iterate()
+        assert same(copies(ppo.agent.policy), policy) and not same(copies(ppo.value_head), value)
+        assert ppo.rate.item() == pytest.approx(1e-4, rel=1e-6)
+    ppo.iterate()
+    assert not same(copies(ppo.agent.policy), policy)
+
+
+def test_samples_are_squashed_as_the_policy_does_it():
+    settings = PpoFinishSettings(num_worlds=4, horizon=6, hidden=(8,), batches=2)
+    ppo = PpoFinish(trot.make_env("hopper", 4, dtype=torch.float64), settings)
+    taken, advance = [], ppo.env.advance
+
+    def watching(action):
+        taken.append(action)
+        return advance(action)
+
+    ppo.env.advance = watching
+    ppo.rollout()
+    torch.testing.assert_close(torch.stack(taken), torch.tanh(ppo.window.samples), rtol=1e-14, atol=0)
