@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trot.envs.command import Command
 from trot.envs.constants import constant
 from trot.envs.entry import Entries, Entry, axes, coordinates, past_actions, rates, relative, scaled
 from trot.envs.rotation import rotate_back
@@ -75,6 +76,11 @@ class Quadruped(Task[Measurement]):
     )
     control_dt = 0.02
     substeps = 20
+    commands = (
+        Command("forward", "m/s", -FASTEST[0], FASTEST[0], 0.5, "up-down"),
+        Command("to the left", "m/s", -FASTEST[1], FASTEST[1]),
+        Command("turning left", "rad/s", -FASTEST[2], FASTEST[2], 0.0, "left-right"),
+    )
 
     def draw_memory(self, count: int, generator: torch.Generator | None, like: Tensor) -> dict[str, Tensor]:
         share = like.new_full((count, 3 * COMMANDS), 0.75)
@@ -85,6 +91,9 @@ class Quadruped(Task[Measurement]):
             "elapsed": like.new_zeros(count, 1),
             "last_action": like.new_zeros(count, self.num_actions),
         }
+
+    def commanded(self, values: Tensor) -> dict[str, Tensor]:
+        return {"commands": values.repeat(1, COMMANDS)}
 
     def control(self, action: Tensor) -> Tensor:
         return constant(STAND, action) + action * constant(REACH, action)

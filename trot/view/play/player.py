@@ -16,6 +16,7 @@ from trot.sim.model import Floats
 from trot.view.browser.nodes import RobotScene
 from trot.view.browser.page import quiet_server
 from trot.view.browser.page_guard import Guard
+from trot.view.play.arrow_keys import ARROW_KEYS
 from trot.view.play.gain_arrows import GainArrows
 from trot.view.play.holds import Holds
 from trot.view.play.live_charts import LiveCharts
@@ -45,7 +46,7 @@ def serve_play(living: Living, *, title: str, about: str, follow: bool, port: in
         port: 0 for any that is free. One that is taken raises ValueError.
         open_browser: Show the page at once.
     """
-    guard = Guard()
+    guard = Guard(ARROW_KEYS if living.env.task.commands else "")
     with quiet_server(port, guard) as server, one_torch_thread():
         server.gui.set_panel_label(f"trot: {title}")
         # Sharing would open a tunnel to the outside.
@@ -75,7 +76,7 @@ class Player:
         self._holds = Holds(self._scene, guard)
         self.controls = PlayControls(
             server, guard, agents=list(living.acts), agent=living.kind, directions=living.directions,
-            pushed=living.pushed_name, follow=follow,
+            pushed=living.pushed_name, follow=follow, commands=living.env.task.commands,
         )  # fmt: skip
         self._charts = LiveCharts(self.controls.charts, server.gui)
         arrange(server, *self._scene.camera(survey(living, self._scene)))
@@ -98,6 +99,7 @@ class Player:
         controls, living = self.controls, self._living
         living.kind = str(controls.agent.value)
         living.change(controls.factors)
+        living.steer(controls.steering.values)
         for what, direction in controls.take_wishes():
             if what == "push":
                 living.push(direction, float(controls.strength.value))
