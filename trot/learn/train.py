@@ -25,6 +25,7 @@ from trot.learn.led import place_of, see_through, together
 from trot.learn.run_record import RunRecord, resume_command, writing_into
 from trot.learn.schedule import Schedule
 from trot.learn.seeds import parsed_seeds
+from trot.learn.watched import require_viewer, watched
 from trot.runs.folder import RunFolder
 
 Settings = TypeVar("Settings", bound=LearnerSettings)
@@ -53,6 +54,8 @@ class TrainSettings(Generic[Settings]):
     """Where run folders are made."""
     name: str | None = None
     """Of the run folder; task, algorithm and seed without it. With --seeds, the seed comes behind it."""
+    view: bool = False
+    """Show the newest policy in the browser while it learns, in a process that yields to the training."""
     schedule: Annotated[Schedule, tyro.conf.OmitArgPrefixes] = field(default_factory=Schedule)
     randomize: Randomize = field(default_factory=Randomize)
     """Physics of its own for each world: ranges of factors."""
@@ -60,6 +63,8 @@ class TrainSettings(Generic[Settings]):
     def __post_init__(self) -> None:
         # What cannot be read is an error before anything is made.
         parsed_seeds(self.seeds)
+        if self.view:
+            require_viewer(self.seeds)
 
 
 def train(settings: TrainSettings[Any]) -> RunFolder:
@@ -75,7 +80,8 @@ def train(settings: TrainSettings[Any]) -> RunFolder:
             print(f"{start}. Run folder: {run.path}", flush=True)
             with writing_into(run):
                 run.save_checkpoint("initial", {"agent": learner.agent.saved()})
-            see_through(RunRecord(run, settings.schedule), learner, settings.settings.iterations)
+            with watched(run, settings.view):
+                see_through(RunRecord(run, settings.schedule), learner, settings.settings.iterations)
     return run
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
+from trot.view.browser.framing import lane_offsets, survey
 from trot.view.browser.geoms import Floats, add_geom, shown_geoms
 from trot.view.browser.poses import Kinematics, Numbers, Poses
 
@@ -41,10 +42,9 @@ class RobotScene:
         self.kinematics = Kinematics(model)
         low, high = self.kinematics.extent(joint_q[0])
         self.size = float(np.linalg.norm(high - low)) / 2
-        self.center: Floats = (low + high) / 2
-        self.spacing = float(high[1] - low[1]) + GAP
         self.offset = np.zeros((self.num_worlds, 3))
-        self.offset[:, 1] = self.spacing * (np.arange(self.num_worlds) - (self.num_worlds - 1) / 2)
+        self.places: list[viser.FrameHandle] = []
+        """Where the worlds are."""
         self.weight = float(np.sum(model.body_mass) * np.linalg.norm(model.opt.gravity)) or 1.0
         self.leader = _travelling_body(model)
         self.tendon_colors = _TendonColors(model)
@@ -57,7 +57,7 @@ class RobotScene:
         """Bodies and their shapes, of all worlds."""
         for world in range(self.num_worlds):
             path = f"{ROOT}/world_{world}"
-            scene.add_frame(path, show_axes=False, position=self.offset[world])
+            self.places.append(scene.add_frame(path, show_axes=False))
             names = [f"{path}/{model.body(body).name or f'body_{body}'}" for body in range(model.nbody)]
             self.bodies.append([scene.add_frame(name, show_axes=False) for name in names])
             for geom in shown_geoms(model):
@@ -68,6 +68,7 @@ class RobotScene:
             f"{ROOT}/forces", np.zeros((1, 2, 3)), FORCE_RGB, visible=False,
             shaft_radius=0.015 * self.size, head_radius=0.035 * self.size, head_length=0.06 * self.size,
         )  # fmt: skip
+        self.spread(joint_q[None])
 
     def show(self, joint_q: Numbers, control: Numbers, follow: int | None = None) -> None:
         """Move every world, (worlds, num_q) and (worlds, num_controls), and keep one of them where it began."""
@@ -102,17 +103,25 @@ class RobotScene:
             arrows *= np.minimum(1, 1.25 * self.size / np.maximum(length, 1e-9))
             self.forces.points = _rounded(np.stack([starts, starts + arrows], axis=1)).astype(np.float32)
 
-    def camera(self, box: tuple[Floats, Floats] | None = None) -> tuple[Floats, Floats]:
-        """Position and target of a camera that sees every robot at its start, from the side that they run past.
+    def spread(self, joint_q: Numbers) -> None:
+        """Get ready for a motion, (frames, worlds, num_q): lanes that do not touch, and a camera that sees it whole."""
+        framing = survey(self.kinematics, joint_q, self.leader)
+        self._box = (framing.low, framing.high)
+        self.offset[:, 1] = lane_offsets(framing.lanes, GAP)
+        for place, offset in zip(self.places, self.offset, strict=True):
+            place.position = offset
 
-        With the corners of a box, around the place that the followed robot is kept at, it sees all of that.
+    def camera(self, box: tuple[Floats, Floats] | None = None) -> tuple[Floats, Floats]:
+        """Position and target of a camera that sees every robot, from the side that they run past.
+
+        It sees all of a box, around the place that the followed robot is kept at; unless given, that of the motion that
+        spread() was told.
         """
-        if box is not None:
-            self.center, self.size = (box[0] + box[1]) / 2, float(np.linalg.norm(box[1] - box[0])) / 2
-        width = self.spacing * (self.num_worlds - 1) / 2
+        low, high = box or self._box
+        center, size = (low + high) / 2, float(np.linalg.norm(high - low)) / 2
+        width = float(np.ptp(self.offset[:, 1])) / 2
         direction = np.array([0.3, -1.0, 0.3]) if self.num_worlds == 1 else np.array([0.9, -0.75, 0.6])
-        target = np.array([0.0, 0.0, self.center[2]])
-        return target + direction / np.linalg.norm(direction) * (1.55 * self.size + 1.2 * width), target
+        return center + direction / np.linalg.norm(direction) * (1.55 * size + 1.2 * width), center
 
     def _add_muscles(self, scene: viser.SceneApi, names: list[str], poses: Poses) -> dict[int, viser.ArrowsHandle]:
         """Tubes for each body that tendons begin on, in its frame.

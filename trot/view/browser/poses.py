@@ -63,6 +63,10 @@ class Kinematics:
         segments = np.einsum("sji,spj->spi", axes, ends - data.xpos[body][:, None])
         return Poses(data.xpos.copy(), data.xquat.copy(), segments, body, owner[begin])
 
+    def position(self, body: int) -> Floats:
+        """Of a body, at the coordinates that were last asked about."""
+        return np.array(self._data.xpos[body])
+
     def extent(self, joint_q: Numbers) -> tuple[Floats, Floats]:
         """The corners of a box around what moves, or around everything where nothing does."""
         self.poses(joint_q)

@@ -66,7 +66,7 @@ class Living:
         """As its file says, whatever the factors are."""
         self.acts: dict[str, Act] = {}
         if agent is not None:
-            self.acts["policy"] = agent_acts(agent, self.env, stochastic=False, seed=seed)
+            self.take_policy(agent)
         self.acts |= {"random": chance_acts(self.env, seed + NOISE_STREAM), "zero": nothing_acts(self.env)}
         if kind not in self.acts:
             raise ValueError(f"there is no policy for the task '{self.env.task.name}'")
@@ -142,6 +142,10 @@ class Living:
         """Begin a new episode at once."""
         self.ended = Ended(self.seconds, self.episode.total, "was reset")
         self._begin()
+
+    def take_policy(self, agent: Agent) -> None:
+        """Let this agent act from now on, wherever the policy does."""
+        self.acts["policy"] = agent_acts(agent, self.env, stochastic=False, seed=0)
 
     def push(self, direction: str, speed: float) -> None:
         """Push the torso by what would give the whole robot, were it one point, this speed in m/s."""

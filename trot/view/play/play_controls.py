@@ -33,6 +33,7 @@ class PlayControls:
     def __init__(
         self, server: viser.ViserServer, guard: Guard, *, agents: Sequence[str], agent: str, directions: Sequence[str],
         pushed: str, follow: bool, commands: Sequence[Command] = (),
+        learning: bool = False,
     ) -> None:  # fmt: skip
         self.playing, self._wishes = True, list[Wish]()
         gui = server.gui
@@ -42,6 +43,7 @@ class PlayControls:
         self.once = gui.add_button_group("Episode", (STEP, RESET))
         self.once.on_click(self._step_or_reset)
         self.agent = gui.add_dropdown("Actions", tuple(agents), initial_value=agent)
+        self.learning = gui.add_folder("Learning", visible=learning)
         self.steering = Steering(gui, guard, commands)
         with gui.add_folder("Push", visible=bool(directions)):
             self.hint = gui.add_html(small(f"Drag a body with the mouse, or push '{pushed}':"))
