@@ -149,8 +149,8 @@ class Viewer:
             self._load_charts(world)
         with self._server.atomic():
             joint_q, control = trajectory.joint_q[frame], trajectory.control[frame]
-            self._scene.show(joint_q, control, world if controls.follow.value else None)
-            self._scene.show_forces(contact_forces(trajectory, frame) if controls.forces.value else [])
+            forces = contact_forces(trajectory, frame) if controls.forces.value else []
+            self._scene.show(joint_q, control, world if controls.follow.value else None, forces)
 
     def _draw_panel(self) -> None:
         self._panel_frame = self.frame

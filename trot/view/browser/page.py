@@ -75,9 +75,8 @@ def page(
         server.initial_camera.position, server.initial_camera.look_at = scene.camera()
         serializer = None
         for frame in range(frames):
-            scene.show(trajectory.joint_q[frame], trajectory.control[frame], follow)
-            if forces:
-                scene.show_forces(contact_forces(trajectory, frame))
+            pushes = contact_forces(trajectory, frame) if forces else []
+            scene.show(trajectory.joint_q[frame], trajectory.control[frame], follow, pushes)
             # It begins with what is there by now, frame 0.
             serializer = serializer or server.get_scene_serializer()
             serializer.insert_sleep(trajectory.dt)
