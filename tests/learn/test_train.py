@@ -281,8 +281,8 @@ def test_an_unknown_algorithm_or_preset_names_those_there_are(options, message, 
 
 
 def test_an_unknown_setting_suggests_the_nearest(capsys):
-    assert main(["train", "ant", "--num-world", "4"]) == 2
-    assert "--num-worlds" in capsys.readouterr().err
+    assert main(["train", "ant", "--world", "4"]) == 2
+    assert "--worlds" in capsys.readouterr().err
 
 
 def test_settings_come_from_task_algorithm_and_preset():

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import torch
 import tyro
 
-from trot.command_line import parse
+from trot.command_line import TaskName, parse
 from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.rank_env import RankEnv
@@ -37,7 +37,7 @@ DEFAULT_ALGORITHM = "shac"
 class TrainSettings(Generic[Settings]):
     """Teach a policy. `trot algorithms` lists what it can learn by, and each has options of its own."""
 
-    task: tyro.conf.Positional[str]
+    task: TaskName
     """One of `trot tasks`, or path/to/file.py:Class."""
     settings: Annotated[Settings, tyro.conf.OmitArgPrefixes]
     """The algorithm's."""
