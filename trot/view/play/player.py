@@ -27,7 +27,7 @@ from trot.view.play.push_gains import push_gains
 from trot.view.play.run_watch import LearningCurve, RunWatch
 
 FRAME_SECONDS = 1 / 60
-WATCHED_FRAME_SECONDS = 1 / 20
+WATCHED_FRAME_SECONDS = 1 / 15
 """Beside a training, which has better use for the processor."""
 IDLE_SECONDS = 0.05
 PANEL_SECONDS = 0.1
