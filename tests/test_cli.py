@@ -1,11 +1,14 @@
 """The command line: quick help, and mistakes answered in one line."""
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from trot import cli
+from trot.completion import TAKE_TASKS
 from trot.learn.algorithms import ALGORITHMS, find_algorithm
 from trot.sim.errors import ModelError
 
@@ -47,6 +50,21 @@ def test_no_arguments_print_the_help(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_version() -> None:
     assert trot("--version").stdout == "trot 0.1.0\n"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_commands_and_tasks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["--completion"]) == 0
+    (tmp_path / "hop.py").touch()
+    script = (
+        capsys.readouterr().out
+        + """
+answer() { COMP_WORDS=(trot "$@"); COMP_CWORD=$#; _trot; echo "${COMPREPLY[@]}"; }
+answer tr; answer render h; answer train qu; answer list a; answer train ant --w"""
+    )
+    asked = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert asked.stdout.splitlines() == ["try train", "hopper half_cheetah humanoid hop.py", "quadruped", "", ""]
+    assert not asked.stderr and tuple(name for name in TAKE_TASKS if name in cli.COMMANDS) == TAKE_TASKS
 
 
 def test_unknown_command_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

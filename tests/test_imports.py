@@ -8,7 +8,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "trot").rglob("*.py"))
 MODULES = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in FILES}
-LOWEST = ("atomic", "command_line", "interruption", "machine", "out_of_memory", "progress", "own_file", "unpromised")
+LOWEST = (
+    "atomic",
+    "command_line",
+    "completion",
+    "interruption",
+    "machine",
+    "out_of_memory",
+    "progress",
+    "own_file",
+    "unpromised",
+)
 HIGHEST = ("api", "cli", "compare", "tune", "study", "demo", "__main__", "")
 LAYERS = dict.fromkeys(LOWEST, 0) | {"runs": 1, "sim": 2, "envs": 3, "learn": 4, "view": 5} | dict.fromkeys(HIGHEST, 6)
 

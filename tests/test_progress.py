@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from trot.progress import Progress, fit, short
+from trot.progress import Progress, announce, fit, short
 
 VALUES = {"return": 1234.5678, "length": 1000.0, "value loss": 0.0123456, "gradient": 1.5, "steps/s": 123456.0}
 
@@ -111,10 +111,28 @@ def test_a_shorter_line_wipes_out_the_longer_one_before(terminal):
 def test_values_give_way_from_the_last_to_the_first():
     texts = ["1/9", "return 7", "length 8", "loss 9", "0:00:10 left", "careful"]
     full = "  ".join(texts)
-    assert fit(texts, 0.0, len(full)) == full
-    assert fit(texts, 0.0, len(full) - 1) == "1/9  return 7  length 8  0:00:10 left  careful"
-    assert fit(texts, 0.0, 40) == "1/9  return 7  0:00:10 left  careful"
+    # A bar of six and what is around it takes nine.
+    assert fit(texts, 0.5, len(full) + 9) == f"[###...] {full}"
+    assert fit(texts, 0.5, len(full) + 8) == "[######.......] 1/9  return 7  length 8  0:00:10 left  careful"
+    assert fit(texts, 0.0, 45) == "[......] 1/9  return 7  0:00:10 left  careful"
+    assert fit(texts, 0.0, 44) == "1/9  return 7  0:00:10 left  careful"
     assert fit(texts, 0.0, 30) == "1/9  return 7  0:00:10 left..."
+
+
+def test_at_80_columns_a_training_keeps_its_bar(terminal):
+    clock, screen = Clock(), terminal(80)
+    with Progress(2000, screen, clock=clock) as progress:
+        for done in (0, 1000, 1999):
+            clock.now += 600
+            progress.update(done, VALUES)
+            assert screen.line.startswith("[") and f"] {done}/2000  return 1235  length 1000" in screen.line
+
+
+def test_what_a_wait_is_for_is_said_on_a_terminal_alone(terminal):
+    screen, log = terminal(80), io.StringIO()
+    for stream in (screen, log):
+        announce("building kernels ...", stream)
+    assert (screen.finished, log.getvalue()) == (["building kernels ..."], "")
 
 
 def test_the_bar_takes_the_room_that_is_left():
@@ -227,7 +245,11 @@ def test_the_width_is_that_of_the_stream_s_own_terminal(monkeypatch):
     finally:
         os.close(near)
         os.close(far)
-    assert shown.startswith("\r1/2000  return 1235") and shown.endswith("careful") and len(shown) <= 50
+    assert (
+        shown.startswith("\r[..................] 1/2000  return 1235")
+        and shown.endswith("careful")
+        and len(shown) <= 50
+    )
 
 
 @pytest.mark.parametrize(

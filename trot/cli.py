@@ -11,10 +11,14 @@ from pathlib import Path
 import tyro
 
 from trot.command_line import parse, parse_call
+from trot.completion import completion_script
 from trot.out_of_memory import memory_message, out_of_memory
 from trot.sim.errors import GradientError, NonFiniteError
 
-DESCRIPTION = "Robots that learn through gradients of their simulation. `trot --version` prints the version."
+DESCRIPTION = (
+    "Robots that learn through gradients of their simulation. `trot --version` prints the version, "
+    'and `eval "$(trot --completion)"` lets bash and zsh complete commands and tasks.'
+)
 
 
 def tasks(arguments: list[str]) -> int:
@@ -263,6 +267,11 @@ def main(arguments: list[str] | None = None) -> int:
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if name == "--version":
         print(f"trot {version('trot')}")
+        return 0
+    if name == "--completion":
+        from trot.envs.registry import TASKS
+
+        print(completion_script(COMMANDS, TASKS), end="")
         return 0
     if name in ("-h", "--help"):
         # tyro prints it, and exits.

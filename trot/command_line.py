@@ -8,12 +8,22 @@ import io
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
 Parsed = TypeVar("Parsed")
 Result = TypeVar("Result")
+
+WORLDS = tyro.conf.arg(name="worlds")
+WorldCount = Annotated[int, WORLDS]
+"""How many worlds: every command calls it --worlds."""
+FORMER_NAMES = {"--num-worlds": "--worlds", "--num_worlds": "--worlds", "--root": "--runs"}
+"""Of options, which still go by them."""
+
+TaskName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TASK")]
+Source = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+"""What comes first on a command line, by the name that its help gives it."""
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 RULE = re.compile(r"[─-]+")
@@ -22,6 +32,7 @@ RULE = re.compile(r"[─-]+")
 def parse(kind: Callable[..., Parsed], prog: str, description: str | None, arguments: list[str], **how: Any) -> Parsed:
     """What tyro.cli() makes of the arguments. Raises ValueError, with one line, where it cannot."""
     said = io.StringIO()
+    arguments = [_present_name(argument) for argument in arguments]
     try:
         with contextlib.redirect_stderr(said):
             parsed: Parsed = tyro.cli(kind, prog=prog, description=description, args=arguments, **how)
@@ -45,6 +56,11 @@ def parse_call(
     return parse(prepared, prog, description, arguments)
 
 
+def _present_name(argument: str) -> str:
+    name, equals, value = argument.partition("=")
+    return FORMER_NAMES.get(name, name) + equals + value
+
+
 def _one_line(box: str) -> str:
     """What a box says first, up to its first rule, and the options it says may have been meant."""
     parts: list[list[str]] = [[]]
@@ -62,5 +78,5 @@ def _one_line(box: str) -> str:
     # Where it names a group of settings, no option is called so.
     message = re.sub(r"^Error parsing (?!-)[\w.]+: ", "", " ".join(parts[0]))
     suggestions = [part for part in parts[1:] if part and part[0].startswith("Perhaps")]
-    meant = [line.split()[0] for part in suggestions for line in part if line.startswith("--")]
+    meant = [line.split()[0].rstrip(",") for part in suggestions for line in part if line.startswith("--")]
     return f"{message}; perhaps you meant {', '.join(meant)}" if meant else message

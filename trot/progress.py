@@ -103,6 +103,14 @@ class Progress:
         return f"{timedelta(seconds=round(seconds))} left"
 
 
+def announce(text: str, stream: TextIO | None = None) -> None:
+    """Say what a wait is for, before anything can be counted; only on a terminal, where somebody waits."""
+    stream = stream or sys.stderr
+    if stream.isatty():
+        stream.write(f"{text}\n")
+        stream.flush()
+
+
 def short(value: float | str) -> str:
     """A number in a few digits: 0.01235, 8012, 12346, 123k, 1.23M; text as it is."""
     if isinstance(value, str):
@@ -117,11 +125,12 @@ def short(value: float | str) -> str:
 def fit(texts: list[str], share: float, room: int) -> str:
     """Count, values, time and note in one line; where that is too long, the last values are left out first.
 
-    A bar takes what room is left. The count, the first value, the time and the note are cut at the end only.
+    They make room for a bar, which takes what else is left. The first value goes only after the bar does, and the
+    count, the time and the note are cut at the end.
     """
     count, *values, time_text, note = texts
     line = "  ".join(filter(None, [count, *values, time_text, note]))
-    while len(line) > room and len(values) > 1:
+    while len(line) > room - NARROWEST_BAR - len("[] ") and len(values) > 1:
         values.pop()
         line = "  ".join(filter(None, [count, *values, time_text, note]))
     if len(line) > room:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import trot
+from trot.envs.command import Command
 from trot.envs.constants import constant
 from trot.envs.planar import Planar, measure_planar, planar_observation
 from trot.envs.task import ASSETS
@@ -50,6 +51,7 @@ class CommandedHopper(trot.Task[Measurement]):
     summary = "a planar leg: hop as fast as commanded"
     robot = ASSETS / "hopper.xml"
     start = trot.Start(joint_noise=0.05, velocity_noise=0.05)
+    commands = (Command("speed", "m/s", SLOWEST, FASTEST, 1.0, "up-down"),)
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,6 +67,9 @@ class CommandedHopper(trot.Task[Measurement]):
             "mean_speed": like.new_zeros(count, 1),
             "phase": phase,
         }
+
+    def commanded(self, values: Tensor) -> dict[str, Tensor]:
+        return {"command": values}
 
     def measure(self, state: trot.Situation) -> Measurement:
         return Measurement(measure_planar(state), **state.memory)

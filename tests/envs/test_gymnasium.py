@@ -289,11 +289,42 @@ def test_options_reach_the_worlds() -> None:
     assert not np.array_equal(first, second)
 
 
+def test_pictures_show_the_worlds_as_they_are() -> None:
+    from trot.view.video.offscreen import NoOpenGL, open_context
+
+    try:
+        open_context(16, 16).free()
+    except NoOpenGL as error:
+        pytest.skip(str(error))
+    env = TrotEnv("ant", render_mode="rgb_array", width=96, height=64)
+    assert env.metadata["render_modes"] == ["rgb_array"] and env.metadata["render_fps"] == 60
+    env.reset(seed=0)
+    first = env.render().astype(int)
+    assert first.shape == (64, 96, 3) and env.render().dtype == np.uint8 and first.std() > 10
+    # To draw changes nothing; the renderer rounds a colour the other way now and then.
+    assert np.abs(env.render().astype(int) - first).max() <= 1
+    for _ in range(20):
+        env.step(np.ones(8, np.float32))
+    # The legs are elsewhere, and the robot still in the middle: its orange and blue against grey.
+    later = env.render().astype(int)
+    assert (np.abs(later - first) > 40).any(axis=2).sum() > 20
+    rows, columns = np.nonzero(np.ptp(later, axis=2) > 60)
+    assert abs(rows.mean() - 32) < 10 and abs(columns.mean() - 48) < 12
+    env.close()
+    assert TrotEnv("cartpole").render() is None
+
+    envs = TrotVectorEnv("ant", 2, render_mode="rgb_array", width=96, height=64)
+    envs.reset(seed=0)
+    one, other = envs.render()
+    assert one.shape == other.shape == (64, 96, 3) and not np.array_equal(one, other)
+    envs.close()
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="arrays must be 'numpy' or 'torch', not 'jax'"):
         TrotVectorEnv("cartpole", arrays="jax")
     for cls in (TrotEnv, TrotVectorEnv):
-        with pytest.raises(ValueError, match="render_mode must be None, not 'human'"):
+        with pytest.raises(ValueError, match="render_mode must be None or 'rgb_array', not 'human'"):
             cls("cartpole", render_mode="human")
     envs = TrotVectorEnv("cartpole", 2)
     with pytest.raises(TypeError, match="one whole number for all worlds"):

@@ -282,8 +282,8 @@ def test_an_unknown_algorithm_or_preset_names_those_there_are(options, message, 
 
 
 def test_an_unknown_setting_suggests_the_nearest(capsys):
-    assert main(["train", "ant", "--num-world", "4"]) == 2
-    assert "--num-worlds" in capsys.readouterr().err
+    assert main(["train", "ant", "--world", "4"]) == 2
+    assert "--worlds" in capsys.readouterr().err
 
 
 def test_settings_come_from_task_algorithm_and_preset():
@@ -318,7 +318,7 @@ def test_the_demo_learns_on_while_new_episodes_are_too_bad(tmp_path, capsys, mon
     monkeypatch.setattr("trot.demo._play", lambda run: returns.pop(0))
     assert main(["demo", "--runs", str(tmp_path), "--goal", "-100000"]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("Not yet: 128 new episodes return -") == 2
+    assert printed.count("On the way: 128 new episodes return -") == 2
     assert "It is solved: 128 new episodes return -90000" in printed
     rows = RunFolder.open(tmp_path / "demo-0").read_metrics()
     assert [row["iteration"] for row in rows] == list(range(1, len(rows) + 1)) and not returns

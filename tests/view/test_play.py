@@ -21,10 +21,10 @@ from trot.learn.play import nothing_acts
 from trot.sim.state import State
 from trot.view.browser.page import quiet_server
 from trot.view.browser.page_guard import Guard
+from trot.view.browser.page_layout import phone_camera
 from trot.view.play.changed_robot import Factors, changed_model
 from trot.view.play.inertia import Inertia
 from trot.view.play.living import Living
-from trot.view.play.page_layout import phone_camera
 from trot.view.play.play_command import find_player, play_command
 from trot.view.play.play_controls import MOST_WISHES
 from trot.view.play.player import Player, between

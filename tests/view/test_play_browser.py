@@ -189,7 +189,7 @@ def test_ctrl_c_ends_it_cleanly():
     command = [sys.executable, "-m", "trot", "play", "cartpole", "--port", "0", "--no-browser"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout.readline() == "cartpole: starting ...\n"
+            assert process.stdout.readline() == "cartpole: starting the viewer ...\n"
             address = re.search(r"http://127\.0\.0\.1:\d+/[0-9a-f]{32}/", process.stdout.readline())[0]
             with open_page(address) as page:
                 page.wait_for(lambda: page.moves > 20)

@@ -87,7 +87,7 @@ def test_motion_is_as_fast_as_it_was(opengl, trot, motion, tmp_path, monkeypatch
         assert drawn == list(expected)
     drawn.clear()
     assert trot(motion, tmp_path / "x.gif", "--seconds", 50)[0] == 0
-    assert len(drawn) == 30, "no longer than the motion"
+    assert len(drawn) == 15, "no longer than the motion"
 
 
 def test_the_beginning_can_be_left_out(opengl, trot, motion, tmp_path, monkeypatch):
@@ -107,7 +107,7 @@ def test_the_beginning_can_be_left_out(opengl, trot, motion, tmp_path, monkeypat
 
 
 def test_animation(opengl, trot, motion, tmp_path):
-    assert trot(motion, tmp_path / "ant.gif", "--seconds", 0.2, "--width", 120, "--height", 80)[0] == 0
+    assert trot(motion, tmp_path / "ant.gif", "--seconds", 0.2, "--fps", 30, "--width", 120, "--height", 80)[0] == 0
     with Image.open(tmp_path / "ant.gif") as animation:
         assert animation.size == (120, 80)
         assert animation.n_frames == 6
@@ -118,6 +118,16 @@ def test_animation(opengl, trot, motion, tmp_path):
             assert np.asarray(animation.convert("RGB")).std() > 10
     assert sum(milliseconds) == 200
     assert set(milliseconds) == {30, 40}
+
+
+def test_a_gif_is_small_unless_asked_otherwise(opengl, trot, motion, tmp_path):
+    assert trot(motion, tmp_path / "ant.gif")[0] == 0
+    with Image.open(tmp_path / "ant.gif") as animation:
+        # A second of motion.
+        assert (animation.size, animation.n_frames) == ((480, 270), 15)
+        assert len(animation.convert("RGB").getcolors()) <= 64
+    # Ten such seconds would be 2 MB.
+    assert (tmp_path / "ant.gif").stat().st_size < 200_000
 
 
 def test_strip(opengl, trot, motion, tmp_path):

@@ -158,6 +158,8 @@ def test_a_camera_that_cannot_be_turned_stays(viewer, monkeypatch):
     turned = []
 
     class Camera:
+        image_width, image_height = 800, 600
+
         """As viser's: it refuses to look at where it stands."""
 
         look_at = None

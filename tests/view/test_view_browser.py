@@ -96,6 +96,18 @@ def test_page_plays_in_a_browser_without_network(tmp_path, screenshots):
             tab.call("Input.dispatchKeyEvent", type="keyUp", key=" ", code="Space")
 
         assert_moves(tab, screenshots, toggle, toggle)
+        # The numbers are those of the moment, and not of the end.
+        shown = "document.querySelector('#trot').innerText"
+        assert tab.evaluate(shown).startswith("ant\nreturn ")
+        before = tab.evaluate(shown)
+        toggle()
+        tab.wait_for(f"{shown} != {json.dumps(before)}")
+        # On a phone they stand below the picture, and beside nothing.
+        tab.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+        box = "document.querySelector('{}').getBoundingClientRect().{}"
+        picture, numbers = box.format("canvas", "bottom"), box.format("#trot", "top")
+        tab.wait_for(f"{picture} <= {numbers} + 1 && {box.format('canvas', 'width')} >= 389")
+        assert robot_pixels(tab.screenshot(screenshots / "phone.png")[:390]) > 50
         assert not tab.errors
         assert not [url for url in tab.requests if url.startswith(("http", "ws"))]
 

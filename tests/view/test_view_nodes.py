@@ -143,12 +143,51 @@ def test_worlds_stand_side_by_side_and_one_is_followed(ants):
     assert not np.any(scene.root.position)
 
 
-def test_force_of_the_weight_is_as_long_as_the_robot(ants):
-    scene = ants
-    point, nothing = np.array([[1.0, 2.0, 0.0]]), np.zeros((0, 3))
-    scene.show_forces([(nothing, nothing), (point, np.array([[0.0, 0.0, scene.weight]]))])
-    assert scene.forces.visible
-    expected = np.stack([point[0] + scene.offset[1], point[0] + scene.offset[1] + [0, 0, scene.size]])
-    np.testing.assert_allclose(scene.forces.points[0], expected, atol=1e-4)
-    scene.show_forces([])
-    assert not scene.forces.visible
+def test_force_of_the_weight_is_as_long_as_the_robot_and_hangs_on_the_body_that_is_pushed(ants):
+    scene, model = ants, ants.model
+    joint_q, control, nothing = np.stack([model.qpos0] * 2), np.zeros((2, 8)), np.zeros((0, 3))
+    joint_q[1, :3] = 4.0, -1.0, 1.0
+    # The torso of the second lies on its side.
+    joint_q[1, 3:7] = np.sqrt(0.5), np.sqrt(0.5), 0, 0
+    data = mujoco.MjData(model)
+    data.qpos[:] = joint_q[1]
+    mujoco.mj_kinematics(model, data)
+    foot = max(range(1, model.nbody), key=lambda body: np.linalg.norm(data.xpos[body] - data.xpos[1]))
+    point = data.geom_xpos[model.geom_bodyid == foot]
+    scene.show(joint_q, control, 0, [(nothing, nothing), (point, np.array([[0.0, 0.0, scene.weight]]))])
+    (((world, body), arrows),) = scene.forces.items()
+    assert (world, body, arrows.visible) == (1, foot, True)
+    assert arrows.name == f"{scene.bodies[1][foot].name}/forces"
+    begin, end = arrows.points[0] @ data.xmat[foot].reshape(3, 3).T + data.xpos[foot]
+    np.testing.assert_allclose(begin, point[0], atol=1e-4)
+    np.testing.assert_allclose(end, point[0] + [0, 0, scene.size], atol=1e-4)
+    scene.show(joint_q, control)
+    assert not arrows.visible
+
+
+def test_a_motion_is_framed_whole_and_lanes_do_not_touch(server):
+    model = mujoco.MjModel.from_xml_path(str(ASSETS / "ant.xml"))
+    # Three Ants that drift sideways by 0, 2 and -3 m while they run 5 m and hop 1 m high.
+    joint_q = np.tile(model.qpos0, (30, 3, 1))
+    share = np.linspace(0, 1, 30)[:, None]
+    joint_q[:, :, 0] += 5 * share
+    joint_q[:, :, 1] += share * [0, 2, -3]
+    joint_q[15, :, 2] += 1
+    scene = RobotScene(server.scene, model, joint_q[0])
+    scene.spread(joint_q)
+    low, high = scene.kinematics.extent(model.qpos0)
+    half = (high - low)[1] / 2
+    lanes = scene.offset[:, 1, None] + np.array([[-half, half], [-half, 2 + half], [-3 - half, half]])
+    assert lanes[1, 0] - lanes[0, 1] == pytest.approx(0.5) and lanes[2, 0] - lanes[1, 1] == pytest.approx(0.5)
+    np.testing.assert_allclose([place.position for place in scene.places], scene.offset)
+    # Followed, the robot stays at x = y = 0; the hop is in the picture.
+    np.testing.assert_allclose(scene.camera()[1], [0, 0, (low[2] + high[2] + 1) / 2], atol=1e-6)
+    alone = RobotScene(server.scene, model, joint_q[0, :1])
+    alone.spread(joint_q[:, :1])
+    position, target = alone.camera()
+    # All corners of what it does lie within viser's 75 degrees.
+    corners = np.array(np.meshgrid(*zip(low, high + np.array([0, 0, 1]), strict=True))).reshape(3, -1).T
+    ahead = (target - position) / np.linalg.norm(target - position)
+    away = (corners - position) @ ahead
+    aside = np.linalg.norm(corners - position - away[:, None] * ahead, axis=1)
+    assert (np.degrees(np.arctan2(aside, away)) < 37.5).all()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -26,6 +27,19 @@ except ImportError as error:
 Array = Any
 """A NumPy array or a tensor, as TrotVectorEnv was told."""
 Rows = NDArray[np.float32]
+Pixels = NDArray[np.uint8]
+
+RENDER_MODES = ("rgb_array",)
+CAMERA = ("trot.view.video.env_camera", "EnvCamera")
+"""By name, for whoever asks for pictures: environments know nothing of what draws them."""
+
+
+class Camera(Protocol):
+    """What draws an environment."""
+
+    def picture(self, world: int) -> Pixels: ...
+
+    def close(self) -> None: ...
 
 
 class TrotVectorEnv(VectorEnv[Array, Array, Array]):
@@ -47,14 +61,20 @@ class TrotVectorEnv(VectorEnv[Array, Array, Array]):
         stochastic_start: bool = True,
         randomize: Randomize | None = None,
         render_mode: str | None = None,
+        width: int = 480,
+        height: int = 360,
     ) -> None:
-        _refuse_to_render(render_mode)
+        self.render_mode, self._pictures = render_mode, _Pictures(render_mode, width, height)
         if arrays not in ("numpy", "torch"):
             raise ValueError(f"arrays must be 'numpy' or 'torch', not {arrays!r}")
         self.simulation = make_env(task, num_envs, device, seed, stochastic_start=stochastic_start, randomize=randomize)
         """The worlds themselves, for what gymnasium has no word for: get_state(), last_faults(), gradients."""
         self.num_envs, self.arrays = num_envs, arrays
-        self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
+        self.metadata = {
+            "render_modes": list(RENDER_MODES),
+            "render_fps": round(1 / self.simulation.task.control_dt),
+            "autoreset_mode": AutoresetMode.SAME_STEP,
+        }
         self.single_observation_space, self.single_action_space = _spaces(self.simulation)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -88,6 +108,15 @@ class TrotVectorEnv(VectorEnv[Array, Array, Array]):
             infos |= _laid_out({"final_info": step_info}, ended)
         return out(observation), out(reward), out(terminated), out(truncated), infos
 
+    def render(self) -> tuple[Pixels, ...] | None:
+        """With render_mode "rgb_array" a picture of every world, (height, width, 3); after an end, of the new start."""
+        pictures = self._pictures.of(self.simulation)
+        return None if pictures is None else tuple(pictures)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Give OpenGL back."""
+        self._pictures.close()
+
     def _handed_out(self, tensor: Tensor) -> Array:
         """A copy that its receiver may keep and write to."""
         return tensor.clone() if self.arrays == "torch" else tensor.to("cpu", copy=True).numpy()
@@ -106,12 +135,18 @@ class TrotEnv(gymnasium.Env[Rows, Rows]):
         stochastic_start: bool = True,
         randomize: Randomize | None = None,
         render_mode: str | None = None,
+        width: int = 480,
+        height: int = 360,
     ) -> None:
-        _refuse_to_render(render_mode)
+        self.render_mode, self._pictures = render_mode, _Pictures(render_mode, width, height)
         seed = int(self.np_random.integers(2**63))
         self.simulation = make_env(task, 1, device, seed, stochastic_start=stochastic_start, randomize=randomize)
         """The world itself, for what gymnasium has no word for."""
         self.observation_space, self.action_space = _spaces(self.simulation)
+        self.metadata = {
+            "render_modes": list(RENDER_MODES),
+            "render_fps": round(1 / self.simulation.task.control_dt),
+        }
         self._in_episode = False
 
     @torch.no_grad()
@@ -137,10 +172,41 @@ class TrotEnv(gymnasium.Env[Rows, Rows]):
         }
         return _only_row(info["final_obs"]), reward.item(), bool(terminated), bool(truncated), step_info
 
+    def render(self) -> Any:
+        """With render_mode "rgb_array" a picture, (height, width, 3); after an episode's end, of the next start."""
+        pictures = self._pictures.of(self.simulation)
+        return None if pictures is None else pictures[0]
 
-def _refuse_to_render(render_mode: str | None) -> None:
-    if render_mode is not None:
-        raise ValueError(f"trot's environments do not render: render_mode must be None, not {render_mode!r}")
+    def close(self) -> None:
+        """Give OpenGL back."""
+        self._pictures.close()
+
+
+class _Pictures:
+    """What render() needs, made when it is first called: OpenGL is not everywhere."""
+
+    def __init__(self, render_mode: str | None, width: int, height: int) -> None:
+        if render_mode not in (None, *RENDER_MODES):
+            modes = " or ".join(repr(mode) for mode in RENDER_MODES)
+            raise ValueError(f"render_mode must be None or {modes}, not {render_mode!r}")
+        self._size = (width, height)
+        self._camera: Camera | None = None
+        self._wanted = render_mode is not None
+
+    def of(self, simulation: Env) -> list[Pixels] | None:
+        """A picture of every world; None where no mode was asked for."""
+        if not self._wanted:
+            return None
+        if self._camera is None:
+            module, name = CAMERA
+            self._camera = getattr(importlib.import_module(module), name)(simulation, *self._size)
+        camera: Camera = self._camera
+        return [camera.picture(world) for world in range(simulation.num_worlds)]
+
+    def close(self) -> None:
+        if self._camera is not None:
+            self._camera.close()
+            self._camera = None
 
 
 def _spaces(simulation: Env) -> tuple[Box[Any], Box[Any]]:

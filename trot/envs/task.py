@@ -6,7 +6,7 @@ import copy
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from trot.envs.command import Command
 from trot.envs.entry import Entries
 from trot.envs.randomize import Randomize
 from trot.envs.situation import Situation
@@ -63,6 +64,8 @@ class Task(ABC, Generic[Measured]):
     """Actions in an episode."""
     randomize: ClassVar[Randomize] = Randomize()
     """Random physics, pushes, noise and delay of `trot train` unless told otherwise; Env() has what it is given."""
+    commands: ClassVar[Sequence[Command]] = ()
+    """Numbers in the memory that a person may set: sliders and keys of `trot play`. commanded() says how they enter."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -117,6 +120,10 @@ class Task(ABC, Generic[Measured]):
         `measured`, like the reward, knows the memory that the step began with; the next observation knows this one.
         """
         return {}
+
+    def commanded(self, values: Tensor) -> dict[str, Tensor]:
+        """The parts of the memory by which these values, (worlds, len(commands)), hold until the episode ends."""
+        raise ValueError(f"{type(self).__name__} has commands, but no commanded() to put them into its memory")
 
     @abstractmethod
     def measure(self, state: Situation) -> Measured:

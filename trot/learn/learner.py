@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from trot.command_line import WorldCount
 from trot.envs.env import Env
 from trot.envs.member_env import MemberEnv, split_axis
 from trot.envs.rank_env import RankEnv
@@ -42,7 +43,7 @@ COMMON_COLUMNS = ("episode_return", "episode_length", "episodes", "reward", "fau
 class LearnerSettings:
     """What every algorithm has; its own settings come on top, in a dataclass that inherits from this one."""
 
-    num_worlds: int = 64
+    num_worlds: WorldCount = 64
     """Worlds in parallel."""
     iterations: int = 2000
     """Of the whole training."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import torch
 import tyro
 
-from trot.command_line import parse
+from trot.command_line import TaskName, parse
 from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.rank_env import RankEnv
@@ -26,6 +26,7 @@ from trot.learn.led import place_of, see_through, together
 from trot.learn.run_record import RunRecord, resume_command, writing_into
 from trot.learn.schedule import Schedule
 from trot.learn.seeds import parsed_seeds
+from trot.learn.watched import require_viewer, watched
 from trot.learn.weights_and_biases import WANDB, new_wandb_run, require_wandb
 from trot.runs.folder import RunFolder
 
@@ -38,7 +39,7 @@ DEFAULT_ALGORITHM = "shac"
 class TrainSettings(Generic[Settings]):
     """Teach a policy. `trot algorithms` lists what it can learn by, and each has options of its own."""
 
-    task: tyro.conf.Positional[str]
+    task: TaskName
     """One of `trot tasks`, or path/to/file.py:Class."""
     settings: Annotated[Settings, tyro.conf.OmitArgPrefixes]
     """The algorithm's."""
@@ -58,6 +59,8 @@ class TrainSettings(Generic[Settings]):
     """Where run folders are made."""
     name: str | None = None
     """Of the run folder; task, algorithm and seed without it. With --seeds, the seed comes behind it."""
+    view: bool = False
+    """Show the newest policy in the browser while it learns, in a process that yields to the training."""
     schedule: Annotated[Schedule, tyro.conf.OmitArgPrefixes] = field(default_factory=Schedule)
     randomize: Randomize = field(default_factory=Randomize)
     """Physics of its own for each world: ranges of factors."""
@@ -69,6 +72,8 @@ class TrainSettings(Generic[Settings]):
         parsed_seeds(self.seeds)
         if self.wandb:
             require_wandb()
+        if self.view:
+            require_viewer(self.seeds)
 
 
 def train(settings: TrainSettings[Any]) -> RunFolder:
@@ -84,7 +89,8 @@ def train(settings: TrainSettings[Any]) -> RunFolder:
             print(f"{start}. Run folder: {run.path}", flush=True)
             with writing_into(run):
                 run.save_checkpoint("initial", {"agent": learner.agent.saved()})
-            see_through(RunRecord(run, settings.schedule), learner, settings.settings.iterations)
+            with watched(run, settings.view):
+                see_through(RunRecord(run, settings.schedule), learner, settings.settings.iterations)
     return run
 
 

@@ -16,7 +16,7 @@ from trot.learn.replay_buffer import ReplayBuffer
 from trot.learn.run_record import RunRecord, writing_into
 from trot.learn.torch_threads import one_torch_thread
 from trot.learn.training_words import shown, summary
-from trot.progress import Progress
+from trot.progress import Progress, announce
 from trot.sim.errors import GradientError
 
 LOOK_EVERY = 16
@@ -59,6 +59,8 @@ class Trainer:
         self.save_every = schedule.save_every
         self.iteration, self.total = min(record.iteration for record in records if not record.ended), iterations
         self.shown_total = shown_total or iterations
+        if phases is None and learner.device.type == "cuda":
+            announce("Capturing an iteration in CUDA graphs ...")
         self.phases = fast_phases(learner) if phases is None else phases
         self.columns = learner.all_columns()
         self.look_every = LOOK_EVERY if learner.device.type == "cuda" else 1

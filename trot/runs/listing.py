@@ -52,7 +52,16 @@ class RunSummary:
 
 def list_command(arguments: list[str]) -> int:
     """List the runs, and what they reached."""
-    parse_call(print_runs, "trot list", list_command.__doc__, arguments)()
+
+    def read(runs: Path = Path("runs")) -> None:
+        """List the runs, and what they reached.
+
+        Args:
+            runs: The folder that holds the runs, up to three folders deep.
+        """
+        print_runs(runs)
+
+    parse_call(read, "trot list", list_command.__doc__, arguments)()
     return 0
 
 

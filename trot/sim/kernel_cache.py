@@ -17,6 +17,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from trot.progress import announce
+
 Build = Callable[[Path], object]
 """Compiles into a folder that does not exist yet."""
 
@@ -29,6 +31,8 @@ def ensure_whole(folder: Path, binary: str, build: Build) -> None:
         return
     if any(file.exists() and _witnesses(file) for file in files):
         print(f"trot: a compiled kernel in {folder} is damaged, and is built again", file=sys.stderr, flush=True)
+    else:
+        announce("Building kernels for this robot, seconds to a minute; they are kept for the next time ...")
     elsewhere = folder.with_name(f"{folder.name}_{secrets.token_hex(4)}")
     try:
         build(elsewhere)

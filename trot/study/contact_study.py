@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import tyro
 
+from trot.command_line import WORLDS
 from trot.learn.gradient_health import STEEP
 from trot.progress import Progress
 from trot.study.contact_gradients import Constant, ContactCase, contact, require_factor
@@ -25,7 +27,7 @@ class ContactSettings(StudySettings):
     factors: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     vary: tuple[Constant, ...] = ("stiffness", "friction_slope")
     """stiffness: of contact, and its damping with it; friction_slope: friction per sliding speed while it sticks."""
-    num_worlds: int | None = None
+    num_worlds: Annotated[int | None, WORLDS] = None
     """512 on CUDA, 64 on the CPU unless given. Trainings have the algorithm's own number."""
     horizon: int | None = None
     """Steps of a window; the run's own, or SHAC's, unless given."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 import tyro
 
+from trot.command_line import WORLDS
 from trot.envs.registry import TASKS
 from trot.envs.task import Task
 from trot.learn.gradient_health import STEEP
@@ -33,7 +35,7 @@ class GrowthSettings(StudySettings):
     """Physics steps per action; half as many as the task's own, as many and twice as many unless given."""
     steps: int | None = None
     """Of the window; on CUDA an episode of up to 1000, on the CPU 256 unless given."""
-    num_worlds: int | None = None
+    num_worlds: Annotated[int | None, WORLDS] = None
     """128 on CUDA, 32 on the CPU unless given."""
     acting: Acting = "auto"
     """policy: the run's, with its noise; mean: without; chance: random actions; nothing: none. auto: policy in a run,

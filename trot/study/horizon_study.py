@@ -71,7 +71,7 @@ class HorizonSettings(TrainingStudySettings):
                 f"h{horizon}",
                 f"h = {horizon}",
                 SHAC.name,
-                ("--horizon", str(horizon), "--num-worlds", str(samples // horizon)),
+                ("--horizon", str(horizon), "--worlds", str(samples // horizon)),
             )
             for horizon in dict.fromkeys(self.horizons)
         ]

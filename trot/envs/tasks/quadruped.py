@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trot.envs.command import Command
 from trot.envs.constants import constant
 from trot.envs.entry import Entries, Entry, axes, coordinates, past_actions, rates, relative, scaled
 from trot.envs.randomize import Randomize
@@ -107,6 +108,11 @@ class Quadruped(Task[Measurement]):
     randomize = Randomize(
         friction=(0.6, 1.2), mass=(0.9, 1.1), push_interval=2.0, push_speed=0.5, push_turning=0.5
     )  # fmt: skip
+    commands = (
+        Command("forward", "m/s", -FASTEST[0], FASTEST[0], 0.5, "up-down"),
+        Command("to the left", "m/s", -FASTEST[1], FASTEST[1]),
+        Command("turning left", "rad/s", -FASTEST[2], FASTEST[2], 0.0, "left-right"),
+    )
 
     def draw_memory(self, count: int, generator: torch.Generator | None, like: Tensor) -> dict[str, Tensor]:
         share = like.new_full((count, COMMANDS, 4), 0.75)
@@ -118,6 +124,9 @@ class Quadruped(Task[Measurement]):
             "elapsed": like.new_zeros(count, 1),
             "last_action": like.new_zeros(count, self.num_actions),
         }
+
+    def commanded(self, values: Tensor) -> dict[str, Tensor]:
+        return {"commands": values.repeat(1, COMMANDS)}
 
     def control(self, action: Tensor) -> Tensor:
         return constant(STAND, action) + action * constant(REACH, action)

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from trot.command_line import WorldCount
 from trot.envs.env import Env
 from trot.envs.move import Move
 from trot.learn.algorithms.several_critics import SeveralCritics, SeveralCriticsSettings
@@ -40,7 +41,7 @@ MULTIPLIER_BOUNDS = (-1.0, 10.0)
 class AhacSettings(SeveralCriticsSettings):
     """Networks and rates are the authors' for the Ant; what concerns stiffness has other units here."""
 
-    num_worlds: int = 128
+    num_worlds: WorldCount = 128
     horizon: int = 64
     """Steps of the longest window, which are always simulated; policy_steps of them reach the policy."""
     shortest_horizon: int = 8

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from trot.command_line import WorldCount
 from trot.envs.env import Env
 from trot.envs.move import Move
 from trot.learn.algorithms.sac import Batch, Sac, SacSettings, step_fields
@@ -33,7 +34,7 @@ class MbpoSettings(SacSettings):
     Epochs and intervals count the steps of all worlds together.
     """
 
-    num_worlds: int = 16
+    num_worlds: WorldCount = 16
     iterations: int = 800
     horizon: int = 16
     random_iterations: int = 20

@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from trot.command_line import WorldCount
 from trot.envs.env import Env
 from trot.envs.task import Task
 from trot.learn.agent import AgentDescription
@@ -44,7 +45,7 @@ Choice = Literal["first", "best"]
 class PodsSettings(LearnerSettings):
     """Where the paper on PODS gives no number, a common one stands; TUNED holds what differs per task."""
 
-    num_worlds: int = 64
+    num_worlds: WorldCount = 64
     """Worlds in parallel, each for one episode per iteration."""
     iterations: int = 500
     """Of the whole training."""

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trot.command_line import WorldCount
 from trot.envs.env import Env
 from trot.learn.agent import AgentDescription
 from trot.learn.learner import (
@@ -53,7 +54,7 @@ SPARE_VARIANCE = 1e-5
 class PpoSettings(LearnerSettings):
     """Defaults are the paper's settings for the Ant; BY_TASK holds what differs elsewhere."""
 
-    num_worlds: int = 2048
+    num_worlds: WorldCount = 2048
     iterations: int = 5000
     horizon: int = 32
     """Steps of a window."""

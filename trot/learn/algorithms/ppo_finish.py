@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trot.command_line import WorldCount
 from trot.envs.env import Env
 from trot.learn.agent import AgentDescription
 from trot.learn.algorithms.ppo import Ppo, PpoSettings
@@ -25,7 +26,7 @@ from trot.learn.networks import perceptron
 class PpoFinishSettings(PpoSettings):
     """PPO's; worlds, iterations and rate are those of a finish, not tuned."""
 
-    num_worlds: int = 1024
+    num_worlds: WorldCount = 1024
     iterations: int = 1000
     lr: float = 1e-4
     bound_weight: float = 0.0

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trot.command_line import WorldCount
 from trot.learn.algorithms.ppo import log_normal
 from trot.learn.algorithms.several_critics import SeveralCritics, SeveralCriticsSettings, require_deviation
 from trot.learn.learner import Algorithm, require_at_least_one
@@ -30,7 +31,7 @@ from trot.learn.learner import Algorithm, require_at_least_one
 class RpoSettings(SeveralCriticsSettings):
     """Defaults are the authors' setting for the Ant; learning rates fall linearly, as SHAC's do."""
 
-    num_worlds: int = 128
+    num_worlds: WorldCount = 128
     actor_lr: float = 5e-4
     target_keep: float = 0.2
     actor_hidden: tuple[int, ...] = (400, 200, 100)

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import softplus
 
+from trot.command_line import WorldCount
 from trot.envs.env import Env
 from trot.envs.move import Move
 from trot.learn.agent import AgentDescription
@@ -57,7 +58,7 @@ Batch = dict[str, Tensor]
 class SacSettings(LearnerSettings):
     """Defaults are the paper's settings for the Ant; BY_TASK holds what differs elsewhere."""
 
-    num_worlds: int = 128
+    num_worlds: WorldCount = 128
     iterations: int = 5000
     horizon: int = 128
     """Steps of an iteration, each followed by updates."""

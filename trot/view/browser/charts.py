@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 COLORS = ("#2a78d6", "#d9662b", "#1b9e77", "#c03a8e", "#8a6d00", "#6a51a3", "#555555", "#009fb7")
 HEIGHT = 190
 """Pixels."""
+AXES: tuple[Any, ...] = ({}, {"size": 64})
+"""Across and up; room for numbers such as -2,400."""
 
 
 def episode_returns(trajectory: Trajectory) -> Floats:
@@ -46,7 +48,7 @@ class Charts:
                 series.append({"label": name, "stroke": COLORS[index % len(COLORS)], "width": 1.5})
             with folder:
                 data = (nothing,) * len(series)
-                chart = gui.add_uplot(data, tuple(series), title=title, legend={"show": True}, height=HEIGHT)
+                chart = gui.add_uplot(data, tuple(series), title=title, legend={"show": True}, height=HEIGHT, axes=AXES)
             self._charts.append(chart)
         self.load(trajectory, 0)
 

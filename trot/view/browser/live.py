@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 import webbrowser
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from trot.view.browser.controls import SAMPLED, Controls
 from trot.view.browser.nodes import ROOT, RobotScene
 from trot.view.browser.page import quiet_server
 from trot.view.browser.page_guard import Guard
+from trot.view.browser.page_layout import arrange, point
 from trot.view.motion.force_arrows import contact_forces
 from trot.view.motion.trajectory import Trajectory
 
@@ -105,6 +105,7 @@ class Viewer:
         self._server, self._controls, self._record, self._checkpoints = server, controls, record, checkpoints
         self.trajectory, self.rollout = trajectory, rollout
         self._scene = self._new_scene()
+        arrange(server, lambda: self._scene.camera())
         self._charts, self._charted_world = Charts(controls.charts, server.gui, trajectory), 0
         self._begin()
         self._last_tick, self._panel_due = time.monotonic(), 0.0
@@ -148,8 +149,8 @@ class Viewer:
             self._load_charts(world)
         with self._server.atomic():
             joint_q, control = trajectory.joint_q[frame], trajectory.control[frame]
-            self._scene.show(joint_q, control, world if controls.follow.value else None)
-            self._scene.show_forces(contact_forces(trajectory, frame) if controls.forces.value else [])
+            forces = contact_forces(trajectory, frame) if controls.forces.value else []
+            self._scene.show(joint_q, control, world if controls.follow.value else None, forces)
 
     def _draw_panel(self) -> None:
         self._panel_frame = self.frame
@@ -168,12 +169,10 @@ class Viewer:
         server = self._server
         server.scene.remove_by_name(ROOT)
         scene = RobotScene(server.scene, self.trajectory.model(), self.trajectory.joint_q[0])
-        position, target = scene.camera()
-        server.initial_camera.position, server.initial_camera.look_at = position, target
+        scene.spread(self.trajectory.joint_q)
+        server.initial_camera.position, server.initial_camera.look_at = scene.camera()
         for client in server.get_clients().values():
-            # A camera that is where it should look, or told that nothing is up, cannot be turned: it stays.
-            with contextlib.suppress(ValueError):
-                client.camera.position, client.camera.look_at = position, target
+            point(client, *scene.camera())
         return scene
 
     def _chosen_world(self) -> int:
@@ -210,6 +209,8 @@ class Viewer:
         self.trajectory = trajectory
         if trajectory.begins.shape[1] != self._scene.num_worlds:
             self._scene = self._new_scene()
+        else:
+            self._scene.spread(trajectory.joint_q)
         self._begin()
         self._load_charts(self._chosen_world())
         controls.set_playing(True)

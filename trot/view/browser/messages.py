@@ -1,4 +1,4 @@
-"""What a page may say to the viewer: where its camera is, that a control has another value, and what it drags.
+"""What a page may say to the viewer: its camera, that a control has another value, a key, and what it drags.
 
 All else is dropped. viser's own reader takes all of its messages, among them uploads, a tunnel to the outside and any
 field of a control.
@@ -68,7 +68,13 @@ class NodeDragged(msgspec.Struct, tag_field="type", tag="SceneNodeDragMessage", 
             setattr(self, name, tuple(_bounded(number) for number in getattr(self, name)))
 
 
-Message = CameraMoved | ControlUsed | NodeDragged
+class KeyPressed(msgspec.Struct, tag_field="type", tag="CommandTriggerMessage", forbid_unknown_fields=True):
+    """A key that means something, or its entry in the page's list of such."""
+
+    uuid: Text
+
+
+Message = CameraMoved | ControlUsed | KeyPressed | NodeDragged
 
 _DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 

@@ -4,11 +4,12 @@
 /trot/ground_0             a grid for each plane
 /trot/world_0/BODY         a frame per body; the geoms are its children, so that only bodies move
 /trot/world_0/BODY/muscles tubes along every spatial tendon, blue at rest and red at full activation
-/trot/forces               arrows
+/trot/world_0/BODY/forces  arrows at what touches the ground
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import mujoco
@@ -16,6 +17,7 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
+from trot.view.browser.framing import lane_offsets, survey
 from trot.view.browser.geoms import Floats, add_geom, shown_geoms
 from trot.view.browser.poses import Kinematics, Numbers, Poses
 
@@ -26,6 +28,8 @@ ENDLESS, FADE = 2000.0, 60.0
 """Metres: the sides of a ground without end, and the distance from the camera at which it is gone."""
 GAP = 0.5
 """Metres between the robots of two worlds."""
+DISTANCE = 1.65
+"""Of the camera, in radii of what it sees: a ball of radius 1 fills viser's 75 degrees from 1 / sin(37.5)."""
 RESOLUTION = 2.0**-16
 """Metres and quaternion units that poses are rounded to: rounded numbers make a motion a quarter smaller."""
 ACTIVATION_STEPS = 32
@@ -41,10 +45,9 @@ class RobotScene:
         self.kinematics = Kinematics(model)
         low, high = self.kinematics.extent(joint_q[0])
         self.size = float(np.linalg.norm(high - low)) / 2
-        self.center: Floats = (low + high) / 2
-        self.spacing = float(high[1] - low[1]) + GAP
         self.offset = np.zeros((self.num_worlds, 3))
-        self.offset[:, 1] = self.spacing * (np.arange(self.num_worlds) - (self.num_worlds - 1) / 2)
+        self.places: list[viser.FrameHandle] = []
+        """Where the worlds are."""
         self.weight = float(np.sum(model.body_mass) * np.linalg.norm(model.opt.gravity)) or 1.0
         self.leader = _travelling_body(model)
         self.tendon_colors = _TendonColors(model)
@@ -57,21 +60,27 @@ class RobotScene:
         """Bodies and their shapes, of all worlds."""
         for world in range(self.num_worlds):
             path = f"{ROOT}/world_{world}"
-            scene.add_frame(path, show_axes=False, position=self.offset[world])
+            self.places.append(scene.add_frame(path, show_axes=False))
             names = [f"{path}/{model.body(body).name or f'body_{body}'}" for body in range(model.nbody)]
             self.bodies.append([scene.add_frame(name, show_axes=False) for name in names])
             for geom in shown_geoms(model):
                 body = int(model.geom_bodyid[geom])
                 self.geoms.append((body, add_geom(scene, f"{names[body]}/geom_{geom}", model, geom)))
             self.muscles.append(self._add_muscles(scene, names, self.kinematics.poses(joint_q[world])))
-        self.forces = scene.add_arrows(
-            f"{ROOT}/forces", np.zeros((1, 2, 3)), FORCE_RGB, visible=False,
-            shaft_radius=0.015 * self.size, head_radius=0.035 * self.size, head_length=0.06 * self.size,
-        )  # fmt: skip
+        self._scene = scene
+        self.forces: dict[tuple[int, int], viser.ArrowsHandle] = {}
+        """By world and body, from the first time on that one is pushed."""
+        self.spread(joint_q[None])
 
-    def show(self, joint_q: Numbers, control: Numbers, follow: int | None = None) -> None:
-        """Move every world, (worlds, num_q) and (worlds, num_controls), and keep one of them where it began."""
-        shift = np.zeros(3)
+    def show(
+        self, joint_q: Numbers, control: Numbers, follow: int | None = None,
+        forces: Sequence[tuple[Floats, Floats]] = (),
+    ) -> None:  # fmt: skip
+        """Move every world, (worlds, num_q) and (worlds, num_controls), and keep one of them where it began.
+
+        With arrows for the points and forces of every world; none for an empty list.
+        """
+        shift, pushed = np.zeros(3), set[tuple[int, int]]()
         for world in range(self.num_worlds):
             poses = self.kinematics.poses(joint_q[world])
             position, wxyz = _rounded(poses.position), _rounded(poses.wxyz)
@@ -85,34 +94,56 @@ class RobotScene:
             if world == follow and self.leader is not None:
                 # Height stays: a hop should look like one.
                 shift[:2] = -position[self.leader, :2]
+            if forces and len(forces[world][0]):
+                pushed |= self._draw_forces(world, *forces[world])
+        for place, arrows in self.forces.items():
+            arrows.visible = place in pushed
         self.root.position = shift
 
-    def show_forces(self, worlds: list[tuple[Floats, Floats]]) -> None:
-        """Arrows for the points and forces of every world; none for an empty list.
+    def _draw_forces(self, world: int, points: Floats, forces: Floats) -> set[tuple[int, int]]:
+        """Arrows in the frames of the bodies that are pushed, for the same reason as muscles: returns which.
 
         A force of the robot's weight is as long as the robot is large.
         """
-        pairs = [(points + offset, forces) for (points, forces), offset in zip(worlds, self.offset, strict=False)]
-        starts = np.concatenate([points for points, _ in pairs]) if pairs else np.zeros((0, 3))
-        self.forces.visible = len(starts) > 0
-        if len(starts):
-            arrows = np.concatenate([forces for _, forces in pairs]) * (self.size / self.weight)
-            length = np.linalg.norm(arrows, axis=1, keepdims=True)
-            # An impact of many weights would leave the picture.
-            arrows *= np.minimum(1, 1.25 * self.size / np.maximum(length, 1e-9))
-            self.forces.points = _rounded(np.stack([starts, starts + arrows], axis=1)).astype(np.float32)
+        arrows = forces * (self.size / self.weight)
+        length = np.linalg.norm(arrows, axis=1, keepdims=True)
+        # An impact of many weights would leave the picture.
+        arrows *= np.minimum(1, 1.25 * self.size / np.maximum(length, 1e-9))
+        bodies = self.kinematics.touched_bodies(points)
+        places = {(world, body) for body in np.unique(bodies).tolist()}
+        for _, body in places:
+            here = bodies == body
+            ends = [self.kinematics.to_body(body, end[here]) for end in (points, points + arrows)]
+            handle = self.forces.get((world, body)) or self._add_arrows(world, body)
+            handle.points = _rounded(np.stack(ends, axis=1)).astype(np.float32)
+        return places
+
+    def _add_arrows(self, world: int, body: int) -> viser.ArrowsHandle:
+        handle = self.forces[world, body] = self._scene.add_arrows(
+            f"{self.bodies[world][body].name}/forces", np.zeros((1, 2, 3)), FORCE_RGB,
+            shaft_radius=0.015 * self.size, head_radius=0.035 * self.size, head_length=0.06 * self.size,
+        )  # fmt: skip
+        return handle
+
+    def spread(self, joint_q: Numbers) -> None:
+        """Get ready for a motion, (frames, worlds, num_q): lanes that do not touch, and a camera that sees it whole."""
+        framing = survey(self.kinematics, joint_q, self.leader)
+        self._box = (framing.low, framing.high)
+        self.offset[:, 1] = lane_offsets(framing.lanes, GAP)
+        for place, offset in zip(self.places, self.offset, strict=True):
+            place.position = offset
 
     def camera(self, box: tuple[Floats, Floats] | None = None) -> tuple[Floats, Floats]:
-        """Position and target of a camera that sees every robot at its start, from the side that they run past.
+        """Position and target of a camera that sees every robot, from the side that they run past.
 
-        With the corners of a box, around the place that the followed robot is kept at, it sees all of that.
+        It sees all of a box, around the place that the followed robot is kept at; unless given, that of the motion that
+        spread() was told.
         """
-        if box is not None:
-            self.center, self.size = (box[0] + box[1]) / 2, float(np.linalg.norm(box[1] - box[0])) / 2
-        width = self.spacing * (self.num_worlds - 1) / 2
+        low, high = box or self._box
+        center, size = (low + high) / 2, float(np.linalg.norm(high - low)) / 2
+        width = float(np.ptp(self.offset[:, 1])) / 2
         direction = np.array([0.3, -1.0, 0.3]) if self.num_worlds == 1 else np.array([0.9, -0.75, 0.6])
-        target = np.array([0.0, 0.0, self.center[2]])
-        return target + direction / np.linalg.norm(direction) * (1.55 * self.size + 1.2 * width), target
+        return center + direction / np.linalg.norm(direction) * (DISTANCE * size + 1.2 * width), center
 
     def _add_muscles(self, scene: viser.SceneApi, names: list[str], poses: Poses) -> dict[int, viser.ArrowsHandle]:
         """Tubes for each body that tendons begin on, in its frame.

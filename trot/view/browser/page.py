@@ -15,6 +15,7 @@ from trot.atomic import check_destination, replacing
 from trot.unpromised import start_viser
 from trot.view.browser.nodes import RobotScene
 from trot.view.browser.page_guard import LOOPBACK, Guard
+from trot.view.browser.page_numbers import numbers
 from trot.view.motion.force_arrows import contact_forces
 from trot.view.motion.trajectory import Trajectory
 
@@ -70,16 +71,19 @@ def page(
     # The serializer records what a server would send; no browser ever connects to this one.
     with quiet_server(port=0) as server:
         scene = RobotScene(server.scene, trajectory.model(), trajectory.joint_q[0])
+        scene.spread(trajectory.joint_q)
         server.initial_camera.position, server.initial_camera.look_at = scene.camera()
         serializer = None
         for frame in range(frames):
-            scene.show(trajectory.joint_q[frame], trajectory.control[frame], follow)
-            if forces:
-                scene.show_forces(contact_forces(trajectory, frame))
+            pushes = contact_forces(trajectory, frame) if forces else []
+            scene.show(trajectory.joint_q[frame], trajectory.control[frame], follow, pushes)
             # It begins with what is there by now, frame 0.
             serializer = serializer or server.get_scene_serializer()
             serializer.insert_sleep(trajectory.dt)
             frame_done(frame + 1)
         assert serializer is not None
         text: str = serializer.as_html()
-    return text.replace(CLIENT_TITLE, f"<title>trot: {html.escape(trajectory.task)}</title>", 1)
+    text = text.replace(CLIENT_TITLE, f"<title>trot: {html.escape(trajectory.task)}</title>", 1)
+    # The last one: those before it may stand inside the recording.
+    before, end, after = text.rpartition("</body>")
+    return before + numbers(trajectory, follow or 0) + end + after

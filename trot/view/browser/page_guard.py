@@ -6,6 +6,7 @@ here. So the server's name has to be this machine's, the page's origin the serve
 
 from __future__ import annotations
 
+import gzip
 import hmac
 import logging
 import re
@@ -17,10 +18,11 @@ from typing import Any
 import msgspec
 import viser
 from websockets.asyncio.server import ServerConnection
+from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from trot.unpromised import control_uuid
-from trot.view.browser.messages import LONGEST_BYTES, ControlUsed, NodeDragged, Value, read_message
+from trot.view.browser.messages import LONGEST_BYTES, ControlUsed, KeyPressed, NodeDragged, Value, read_message
 
 LOOPBACK = "127.0.0.1"
 # Any port: behind `ssh -L` the browser knows another one than the server.
@@ -32,8 +34,11 @@ REFUSED = "Only the address that trot printed opens the viewer, on the machine t
 class Guard:
     """Checks each request and each message to one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: str = "") -> None:
+        """The script runs in every page, before viser's own."""
         self._token = secrets.token_hex(16)
+        self._script = script
+        self._keys: set[str] = set()
         self._rules: dict[str, Callable[[Value], bool]] = {}
         self._draggable: set[str] = set()
 
@@ -44,6 +49,10 @@ class Guard:
     def allow(self, control: Any, rule: Callable[[Value], bool]) -> None:
         """Let pages give this control of viser the values for which the rule holds."""
         self._rules[control_uuid(control)] = rule
+
+    def allow_key(self, command: Any) -> None:
+        """Let pages give this command of viser's, by its key."""
+        self._keys.add(control_uuid(command))
 
     def allow_drag(self, node: str) -> None:
         """Let pages drag this node of the scene."""
@@ -77,7 +86,7 @@ class Guard:
             if response is None:
                 return connection.respond(HTTPStatus.NOT_FOUND, "No such page.\n")
             response.headers.update(_page_headers(request.headers["Host"]))
-            return response
+            return _with_script(response, guard._script) if guard._script and path == "/" else response
 
         checks = {"process_request": process_request, "create_connection": Connection, "max_size": LONGEST_BYTES}
         return {**settings, **checks, "logger": _server_logger()}
@@ -106,6 +115,8 @@ class Guard:
             rule = self._rules.get(message.uuid)
             if rule is None or not rule(message.updates.value):
                 return None
+        if isinstance(message, KeyPressed) and message.uuid not in self._keys:
+            return None
         if isinstance(message, NodeDragged) and message.name not in self._draggable:
             return None
         return None if message is None else msgspec.msgpack.encode(message)
@@ -114,6 +125,18 @@ class Guard:
 def _opens_websocket(request: Request) -> bool:
     # In any spelling: what viser does not take for a websocket, it answers with a page.
     return any("websocket" in value.lower() for value in request.headers.get_all("Upgrade"))
+
+
+def _with_script(response: Response, script: str) -> Response:
+    """The page, with the script first in its head."""
+    packed = response.headers.get("Content-Encoding") == "gzip"
+    page = gzip.decompress(response.body) if packed else response.body
+    page = page.replace(b"<head>", b"<head><script>" + script.encode() + b"</script>", 1)
+    headers = Headers(response.headers)
+    del headers["Content-Encoding"], headers["Content-Length"]
+    # As it is: the page's own code in it is packed, and nothing is gained by packing that again.
+    headers["Content-Length"] = str(len(page))
+    return Response(response.status_code, response.reason_phrase, headers, page)
 
 
 def _page_headers(host: str) -> dict[str, str]:

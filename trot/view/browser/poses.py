@@ -63,6 +63,30 @@ class Kinematics:
         segments = np.einsum("sji,spj->spi", axes, ends - data.xpos[body][:, None])
         return Poses(data.xpos.copy(), data.xquat.copy(), segments, body, owner[begin])
 
+    def position(self, body: int) -> Floats:
+        """Of a body, at the coordinates that were last asked about."""
+        return np.array(self._data.xpos[body])
+
+    def to_body(self, body: int, points: Floats) -> Floats:
+        """Points of the world, (points, 3), in the frame of a body at the coordinates that were last asked about."""
+        return np.asarray((points - self._data.xpos[body]) @ self._data.xmat[body].reshape(3, 3), np.float64)
+
+    def touched_bodies(self, points: Floats) -> Indices:
+        """(points,) for each point on the robot's surface the body that it is on, by the boxes around its shapes."""
+        geoms = self._moving_geoms()
+        if not len(geoms):
+            return np.zeros(len(points), np.int64)
+        axes = self._data.geom_xmat[geoms].reshape(-1, 3, 3)
+        inside = np.einsum("gji,pgj->pgi", axes, points[:, None] - self._data.geom_xpos[geoms])
+        box = self.model.geom_aabb[geoms].reshape(-1, 2, 3)
+        beyond = np.maximum(np.abs(inside - box[:, 0]) - box[:, 1], 0)
+        bodies: Indices = self.model.geom_bodyid[geoms[np.linalg.norm(beyond, axis=2).argmin(axis=1)]].astype(np.int64)
+        return bodies
+
+    def _moving_geoms(self) -> Indices:
+        """Those that can touch something; what is only there to collide is hidden, but among them."""
+        return np.flatnonzero(self.model.body_weldid[self.model.geom_bodyid] > 0)
+
     def extent(self, joint_q: Numbers) -> tuple[Floats, Floats]:
         """The corners of a box around what moves, or around everything where nothing does."""
         self.poses(joint_q)

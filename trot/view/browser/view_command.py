@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import tyro
-
-from trot.command_line import parse
+from trot.command_line import Source, parse
 from trot.progress import Progress
+from trot.view.browser.page_options import PageSettings, viser_is_missing
 
 if TYPE_CHECKING:
     from trot.view.browser.live import Rollout
@@ -22,19 +21,16 @@ if TYPE_CHECKING:
 DESCRIPTION = "Watch a robot move, in the browser or as a page to keep."
 MOST_WORLDS = 1024
 """No page shows more, and each costs memory here and there."""
-EXTRA = 'trot view: viser is not installed; pip install "trot[view]" adds it'
 
 
-@dataclass
-class ViewSettings:
+@dataclass(kw_only=True)
+class ViewSettings(PageSettings):
     """Watch a robot move."""
 
-    source: tyro.conf.Positional[str]
+    source: Source
     """A run folder, a task, my_task.py:Class, a robot file (.xml, .urdf), or a recorded motion (.npz)."""
     html: Path | None = None
     """Write a page that plays in any browser without a network, and show nothing."""
-    checkpoint: str = "best"
-    """Of a run: initial, iteration_000400, ..., best, last."""
     worlds: int = 1
     """Robots side by side."""
     steps: int | None = None
@@ -43,27 +39,14 @@ class ViewSettings:
     """Sample the policy's actions instead of taking their mean."""
     agent: Literal["policy", "zero", "random"] | None = None
     """By default a run's policy, and random actions for a task."""
-    seed: int = 0
-    """Of the start and of random actions."""
-    follow: bool = True
-    """Keep the robot in the middle."""
     forces: bool = False
     """Draw contact forces as arrows."""
-    port: int = 8080
-    """On 127.0.0.1; 0 for any that is free."""
-    browser: bool = True
-    """Open the page at once."""
 
 
 def view_command(arguments: list[str]) -> int:
     """Watch a robot move; returns the exit code."""
     settings = parse(ViewSettings, "trot view", DESCRIPTION, arguments)
-    try:
-        import viser  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "viser":
-            raise
-        print(EXTRA, file=sys.stderr)
+    if viser_is_missing("trot view"):
         return 2
     try:
         _view(settings)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import viser
 
-from trot.view.browser.charts import COLORS, HEIGHT
+from trot.view.browser.charts import AXES, COLORS, HEIGHT
 from trot.view.play.living import Moment
 
 
@@ -42,5 +42,5 @@ class LiveCharts:
         with self._folder:
             return self._gui.add_uplot(
                 nothing, tuple(series), title=title, legend={"show": True}, height=HEIGHT,
-                scales={"x": {"time": False}},
+                scales={"x": {"time": False}}, axes=AXES,
             )  # fmt: skip

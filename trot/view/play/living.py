@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from trot.envs.registry import make_env
+from trot.envs.situation import Situation
 from trot.envs.task import Task
 from trot.learn.agent import Agent
 from trot.learn.learner import NOISE_STREAM
@@ -65,12 +66,13 @@ class Living:
         """As its file says, whatever the factors are."""
         self.acts: dict[str, Act] = {}
         if agent is not None:
-            self.acts["policy"] = agent_acts(agent, self.env, stochastic=False, seed=seed)
+            self.take_policy(agent)
         self.acts |= {"random": chance_acts(self.env, seed + NOISE_STREAM), "zero": nothing_acts(self.env)}
         if kind not in self.acts:
             raise ValueError(f"there is no policy for the task '{self.env.task.name}'")
         self.kind = str(kind)
         self.factors = Factors()
+        self._commands = tuple(command.initial for command in self.env.task.commands) or None
         self.inertia = Inertia(self.robot.source)
         self.episodes, self.steps = 0, 0
         self.ended: Ended | None = None
@@ -99,6 +101,11 @@ class Living:
     def joint_qd(self) -> Floats:
         """How it moves, (num_dofs,)."""
         return self.env.worlds.joint_qd[0].double().numpy()
+
+    @property
+    def commands(self) -> tuple[float, ...] | None:
+        """What the robot is told, in the order of the task's commands; None where each episode draws its own."""
+        return self._commands
 
     @property
     def seconds(self) -> float:
@@ -136,10 +143,21 @@ class Living:
         self.ended = Ended(self.seconds, self.episode.total, "was reset")
         self._begin()
 
+    def take_policy(self, agent: Agent) -> None:
+        """Let this agent act from now on, wherever the policy does."""
+        self.acts["policy"] = agent_acts(agent, self.env, stochastic=False, seed=0)
+
     def push(self, direction: str, speed: float) -> None:
         """Push the torso by what would give the whole robot, were it one point, this speed in m/s."""
         impulse = speed * self.inertia.total_mass * np.array(DIRECTIONS[direction])
         self._jump(push_jump(self.inertia.at(self.joint_q), self.pushed_body, impulse))
+
+    def steer(self, commands: Sequence[float] | None) -> None:
+        """Tell the robot this from now on, in every episode; None: from the next one on what that draws."""
+        wanted = None if commands is None else tuple(commands)
+        if wanted != self._commands:
+            self._commands = wanted
+            self._tell()
 
     def change(self, factors: Factors) -> None:
         """Go on with another friction, gravity and mass."""
@@ -159,6 +177,16 @@ class Living:
         self.control = np.zeros(self.robot.num_controls)
         # Between the end of an episode and the start of the next nothing is to be seen.
         self.before = self.joint_q
+        self._tell()
+
+    @torch.no_grad()
+    def _tell(self) -> None:
+        """Put the commands into the memory of the world."""
+        if self._commands is None:
+            return
+        worlds = self.env.worlds
+        memory = self.env.task.commanded(torch.tensor([self._commands]).to(worlds.joint_q))
+        self.env.place(Situation(worlds.joint_q, worlds.joint_qd, memory), worlds.previous_action)
 
     @torch.no_grad()
     def _jump(self, change: Floats) -> None:

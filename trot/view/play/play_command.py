@@ -5,60 +5,49 @@ viser, PyTorch and MuJoCo are imported when they are needed, so that the command
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import tyro
-
-from trot.command_line import parse
+from trot.command_line import Source, parse
+from trot.view.browser.page_options import PageSettings, viser_is_missing
 
 if TYPE_CHECKING:
     from trot.learn.agent import Agent
+    from trot.view.play.run_watch import RunWatch
 
 DESCRIPTION = "Play with a living robot in the browser: push it, drag it, change its world."
-EXTRA = 'trot play: viser is not installed; pip install "trot[view]" adds it'
 
 
-@dataclass
-class PlaySettings:
+@dataclass(kw_only=True)
+class PlaySettings(PageSettings):
     """Play with a living robot."""
 
-    source: tyro.conf.Positional[str]
+    source: Source
     """A run folder, a task, or my_task.py:Class."""
     agent: Literal["policy", "random", "zero"] = "policy"
     """Who acts at first: the run's policy or the one that comes with trot, chance, or nobody."""
-    checkpoint: str = "best"
-    """Of a run: initial, iteration_000400, ..., best, last."""
-    seed: int = 0
-    """Of the starts and of random actions."""
-    follow: bool = True
-    """Keep the robot in the middle."""
-    port: int = 8080
-    """On 127.0.0.1; 0 for any that is free."""
-    browser: bool = True
-    """Open the page at once."""
+    watch: bool = False
+    """Of a run that is being trained: its newest policy, whenever there is one, and its returns so far."""
 
 
 def play_command(arguments: list[str]) -> int:
     """Play with a living robot; returns the exit code."""
     settings = parse(PlaySettings, "trot play", DESCRIPTION, arguments)
-    try:
-        import viser  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "viser":
-            raise
-        print(EXTRA, file=sys.stderr)
+    if viser_is_missing("trot play"):
         return 2
-    print(f"{_title(settings.source)}: starting ...", flush=True)
+    print(f"{_title(settings.source)}: starting the viewer ...", flush=True)
     from trot.view.play.living import Living
     from trot.view.play.player import serve_play
 
-    task, agent, about = find_player(settings.source, settings.agent, settings.checkpoint)
+    watch, checkpoint = None, settings.checkpoint
+    if settings.watch:
+        watch, checkpoint = _watch(settings.source), "initial"
+    task, agent, about = find_player(settings.source, settings.agent, checkpoint)
     living = Living(task, agent, settings.agent, settings.seed)
     serve_play(
         living,
+        watch=watch,
         title=_title(settings.source),
         about=about,
         follow=settings.follow,
@@ -66,6 +55,16 @@ def play_command(arguments: list[str]) -> int:
         open_browser=settings.browser,
     )
     return 0
+
+
+def _watch(source: str) -> RunWatch:
+    from trot.envs.registry import names_task
+    from trot.runs.folder import RunFolder
+    from trot.view.play.run_watch import RunWatch
+
+    if names_task(source):
+        raise ValueError(f"--watch is for the folder of a run that is being trained, not for the task '{source}'")
+    return RunWatch(RunFolder.open(source))
 
 
 def find_player(source: str, kind: str, checkpoint: str) -> tuple[str, Agent | None, str]:

@@ -12,9 +12,12 @@ from typing import Any, Literal
 
 import viser
 
+from trot.envs.command import Command
 from trot.view.browser.messages import Value
 from trot.view.browser.page_guard import Guard
 from trot.view.play.changed_robot import Factors
+from trot.view.play.panel_parts import add_slider, small
+from trot.view.play.steering import Steering
 
 STEP, RESET = "Step", "Reset"
 MOST_WISHES = 16
@@ -29,10 +32,10 @@ class PlayControls:
 
     def __init__(
         self, server: viser.ViserServer, guard: Guard, *, agents: Sequence[str], agent: str, directions: Sequence[str],
-        pushed: str, follow: bool,
+        pushed: str, follow: bool, commands: Sequence[Command] = (),
+        learning: bool = False,
     ) -> None:  # fmt: skip
         self.playing, self._wishes = True, list[Wish]()
-        self._guard = guard
         gui = server.gui
         self.status = gui.add_html("")
         self.play = gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
@@ -40,16 +43,20 @@ class PlayControls:
         self.once = gui.add_button_group("Episode", (STEP, RESET))
         self.once.on_click(self._step_or_reset)
         self.agent = gui.add_dropdown("Actions", tuple(agents), initial_value=agent)
+        self.learning = gui.add_folder("Learning", visible=learning)
+        self.steering = Steering(gui, guard, commands)
         with gui.add_folder("Push", visible=bool(directions)):
-            self.hint = gui.add_html(_small(f"Drag a body with the mouse, or push '{pushed}':"))
+            self.hint = gui.add_html(small(f"Drag a body with the mouse, or push '{pushed}':"))
             self.direction = gui.add_button_group("Towards", tuple(directions) or ("nowhere",))
             self.direction.on_click(self._push)
-            self.strength = self._slider(gui, "Strength", 0.1, 5.0, "m/s that the push gives a robot in one piece")
+            self.strength = add_slider(
+                gui, guard, "Strength", 0.1, 5.0, 1.0, "m/s that the push gives a robot in one piece"
+            )
         with gui.add_folder("World"):
-            self.speed = self._slider(gui, "Time", 0.05, 2.0, "seconds there per second here")
-            self.gravity = self._slider(gui, "Gravity", 0.0, 3.0, "times the robot file's")
-            self.friction = self._slider(gui, "Friction", 0.0, 3.0, "times the robot file's")
-            self.mass = self._slider(gui, "Mass", 0.25, 4.0, "times the robot file's")
+            self.speed = add_slider(gui, guard, "Time", 0.05, 2.0, 1.0, "seconds there per second here")
+            self.gravity = add_slider(gui, guard, "Gravity", 0.0, 3.0, 1.0, "times the robot file's")
+            self.friction = add_slider(gui, guard, "Friction", 0.0, 3.0, 1.0, "times the robot file's")
+            self.mass = add_slider(gui, guard, "Mass", 0.25, 4.0, 1.0, "times the robot file's")
             self.ordinary = gui.add_button("As in the file", icon=viser.Icon.ROTATE)
             self.ordinary.on_click(self._make_ordinary)
         with gui.add_folder("View"):
@@ -76,11 +83,11 @@ class PlayControls:
             f"{html.escape(value)}</td></tr>"
             for name, value in rows
         )
-        self.status.content = _small(html.escape(title) + f'<table style="width: 100%">{cells}</table>', escaped=True)
+        self.status.content = small(html.escape(title) + f'<table style="width: 100%">{cells}</table>', escaped=True)
 
     def tell_gradient(self, text: str) -> None:
         """Say something below the switch of the gradient; nothing for an empty text."""
-        self.gradient_text.content, self.gradient_text.visible = _small(text), bool(text)
+        self.gradient_text.content, self.gradient_text.visible = small(text), bool(text)
 
     def set_playing(self, playing: bool) -> None:
         self.playing = playing
@@ -90,12 +97,6 @@ class PlayControls:
     def take_wishes(self) -> list[Wish]:
         wishes, self._wishes = self._wishes, []
         return wishes
-
-    def _slider(self, gui: viser.GuiApi, label: str, low: float, high: float, hint: str) -> Any:
-        # Any, because the types of viser's sliders do not know that they can be moved.
-        slider: Any = gui.add_slider(label, min=low, max=high, step=0.05, initial_value=1.0, hint=hint)
-        self._guard.allow(slider, partial(_is_between, low, high))
-        return slider
 
     def _wish(self, wish: Wish) -> None:
         if len(self._wishes) < MOST_WISHES:
@@ -119,14 +120,5 @@ class PlayControls:
             slider.value = 1.0
 
 
-def _small(text: str, *, escaped: bool = False) -> str:
-    shown = text if escaped else html.escape(text)
-    return f'<div style="margin: 0 1em 0.75em; font-size: 0.875em">{shown}</div>'
-
-
 def _is_option_of(choice: Any, value: Value) -> bool:
     return type(value) is str and value in choice.options
-
-
-def _is_between(low: float, high: float, value: Value) -> bool:
-    return type(value) in (int, float) and low <= float(value) <= high

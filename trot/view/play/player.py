@@ -16,15 +16,19 @@ from trot.sim.model import Floats
 from trot.view.browser.nodes import RobotScene
 from trot.view.browser.page import quiet_server
 from trot.view.browser.page_guard import Guard
+from trot.view.browser.page_layout import arrange
+from trot.view.play.arrow_keys import ARROW_KEYS
 from trot.view.play.gain_arrows import GainArrows
 from trot.view.play.holds import Holds
 from trot.view.play.live_charts import LiveCharts
 from trot.view.play.living import Living
-from trot.view.play.page_layout import arrange
 from trot.view.play.play_controls import PlayControls
 from trot.view.play.push_gains import push_gains
+from trot.view.play.run_watch import LearningCurve, RunWatch
 
 FRAME_SECONDS = 1 / 60
+WATCHED_FRAME_SECONDS = 1 / 15
+"""Beside a training, which has better use for the processor."""
 IDLE_SECONDS = 0.05
 PANEL_SECONDS = 0.1
 """Between updates of numbers and charts, which cost more than the picture."""
@@ -34,7 +38,10 @@ MOST_BEHIND = 0.1
 SURVEY_SECONDS = 4.0
 
 
-def serve_play(living: Living, *, title: str, about: str, follow: bool, port: int, open_browser: bool) -> None:
+def serve_play(
+    living: Living, *, title: str, about: str, follow: bool, port: int, open_browser: bool,
+    watch: RunWatch | None = None,
+) -> None:  # fmt: skip
     """Let the world live in the browser, until Ctrl-C.
 
     Args:
@@ -44,13 +51,14 @@ def serve_play(living: Living, *, title: str, about: str, follow: bool, port: in
         follow: Keep the robot in the middle.
         port: 0 for any that is free. One that is taken raises ValueError.
         open_browser: Show the page at once.
+        watch: A run that learns: its newest policy acts, at fewer pictures per second.
     """
-    guard = Guard()
+    guard = Guard(ARROW_KEYS if living.env.task.commands else "")
     with quiet_server(port, guard) as server, one_torch_thread():
         server.gui.set_panel_label(f"trot: {title}")
         # Sharing would open a tunnel to the outside.
         server.gui.configure_theme(show_logo=False, show_share_button=False)
-        player = Player(server, guard, living, about, follow)
+        player = Player(server, guard, living, about, follow, watch)
         url = guard.address(server.get_port())
         print(f"{title}: {url} (Ctrl-C ends)", flush=True)
         if open_browser:
@@ -67,18 +75,24 @@ def serve_play(living: Living, *, title: str, about: str, follow: bool, port: in
 class Player:
     """Everything in the world and in the scene happens in the thread that calls tick()."""
 
-    def __init__(self, server: viser.ViserServer, guard: Guard, living: Living, about: str, follow: bool) -> None:
-        self._server, self._living, self._about = server, living, about
+    def __init__(
+        self, server: viser.ViserServer, guard: Guard, living: Living, about: str, follow: bool,
+        watch: RunWatch | None = None,
+    ) -> None:  # fmt: skip
+        self._server, self._living, self._about, self._watch = server, living, about, watch
         model = living.robot.source
         self._scene = RobotScene(server.scene, model, living.joint_q[None])
         self._arrows = GainArrows(server.scene, self._scene, living.inertia)
         self._holds = Holds(self._scene, guard)
         self.controls = PlayControls(
             server, guard, agents=list(living.acts), agent=living.kind, directions=living.directions,
-            pushed=living.pushed_name, follow=follow,
+            pushed=living.pushed_name, follow=follow, commands=living.env.task.commands,
+            learning=watch is not None,
         )  # fmt: skip
         self._charts = LiveCharts(self.controls.charts, server.gui)
-        arrange(server, *self._scene.camera(survey(living, self._scene)))
+        self._curve = None if watch is None else LearningCurve(self.controls.learning, server.gui)
+        camera = self._scene.camera(survey(living, self._scene))
+        arrange(server, lambda: camera)
         self._owed, self._last_tick = 0.0, time.monotonic()
         self._panel_due, self._gradient_due = 0.0, 0.0
         self._gradient_at = -1
@@ -96,8 +110,10 @@ class Player:
             self._rate = _Rate()
             return IDLE_SECONDS
         controls, living = self.controls, self._living
+        self._look_at_the_run(now)
         living.kind = str(controls.agent.value)
         living.change(controls.factors)
+        living.steer(controls.steering.values)
         for what, direction in controls.take_wishes():
             if what == "push":
                 living.push(direction, float(controls.strength.value))
@@ -115,7 +131,19 @@ class Player:
         if now >= self._panel_due:
             self._panel_due = now + PANEL_SECONDS
             self._draw_panel()
-        return FRAME_SECONDS if controls.playing else IDLE_SECONDS
+        if not controls.playing:
+            return IDLE_SECONDS
+        return FRAME_SECONDS if self._watch is None else WATCHED_FRAME_SECONDS
+
+    def _look_at_the_run(self, now: float) -> None:
+        """Let its newest policy act, and draw its returns."""
+        news = None if self._watch is None else self._watch.look(now)
+        if news is None or self._curve is None:
+            return
+        self._about = news.about
+        self._curve.show(news)
+        if news.agent is not None:
+            self._living.take_policy(news.agent)
 
     def _live(self, elapsed: float) -> int:
         """Make the steps that are due; returns how many."""

@@ -16,6 +16,7 @@ Pixels = NDArray[np.uint8]
 
 NEEDS = {".mp4": "imageio_ffmpeg", ".gif": "PIL.Image", ".png": "PIL.Image"}
 """What writes a file with this ending."""
+GIF_COLOURS = 64
 GAP = 4
 """White pixels between two frames of a strip."""
 
@@ -67,9 +68,10 @@ def _write_mp4(path: Path, frames: Iterator[Pixels], fps: float) -> None:
 def _write_gif(path: Path, frames: Iterator[Pixels], fps: float) -> None:
     from PIL import Image
 
-    first = Image.fromarray(next(frames)).quantize()
-    # One palette for all, or the background would flicker.
-    others = [Image.fromarray(frame).quantize(palette=first) for frame in frames]
+    first = Image.fromarray(next(frames)).quantize(GIF_COLOURS)
+    # One palette for all, or the background would flicker. Dots that mix colours would more than double the file.
+    undithered = Image.Dither.NONE
+    others = [Image.fromarray(frame).quantize(palette=first, dither=undithered) for frame in frames]
     # A GIF counts hundredths of a second; rounded one by one, 30 frames would last 0.9 s.
     ticks = np.round(np.arange(len(others) + 2) * 100 / fps)
     milliseconds = (10 * np.diff(ticks)).astype(int).tolist()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from trot.command_line import parse
+from trot.command_line import Source, parse
 from trot.progress import Progress
 
 if TYPE_CHECKING:
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from trot.view.video.encode import Pixels
     from trot.view.video.scene import Scene
 
-VIDEO_WIDTH, STRIP_WIDTH = 960, 400
+SIZES = {".mp4": (960, 540), ".gif": (480, 270), ".png": (400, 540)}
+"""Width and height of a frame by the file's ending; a gif has nothing but its size against its bytes."""
+RATES = {".mp4": 30.0, ".gif": 15.0, ".png": 30.0}
 
 
 @dataclass
 class RenderSettings:
     """Show a motion."""
 
-    source: tyro.conf.Positional[str]
+    source: Source
     """A run folder, a task, path/to/file.py:Class, a robot file (.xml, .urdf), or a saved trajectory (.npz)."""
     out: tyro.conf.Positional[Path]
     """Ends in .mp4, .gif, or .png for a strip of frames side by side."""
@@ -41,11 +43,12 @@ class RenderSettings:
     """Seconds of the motion to leave out first."""
     seconds: float = 10.0
     """How much of the motion, at most."""
-    fps: float = 30.0
-    """Frames per second; the motion stays as fast as it is."""
+    fps: float | None = None
+    """Frames per second, 30 unless given and 15 in a gif; the motion stays as fast as it is."""
     width: int | None = None
-    """Of a frame in pixels; by default 960, and 400 in a strip."""
-    height: int = 540
+    """Of a frame in pixels; by default 960, 480 in a gif and 400 in a strip."""
+    height: int | None = None
+    """By default 540, and 270 in a gif."""
     frames: int = 6
     """How many a strip has."""
     save_trajectory: Path | None = None
@@ -74,23 +77,33 @@ def render_command(arguments: list[str]) -> int:
     if settings.begin > length:
         raise ValueError(f"the motion lasts {length:.2f} s; there is nothing left after --begin {settings.begin}")
     strip = settings.out.suffix.lower() == ".png"
-    wanted = _strip_frames(settings, trajectory) if strip else _video_frames(settings, trajectory)
-    width = settings.width or (STRIP_WIDTH if strip else VIDEO_WIDTH)
-    with Scene(trajectory, settings.world, width, settings.height) as scene, Progress(len(wanted)) as progress:
-        write(settings.out, _draw(scene, wanted, progress), settings.fps)
+    fps = _rate(settings)
+    wanted = _strip_frames(settings, trajectory) if strip else _video_frames(settings, trajectory, fps)
+    with Scene(trajectory, settings.world, *_size(settings)) as scene, Progress(len(wanted)) as progress:
+        write(settings.out, _draw(scene, wanted, progress), fps)
     return 0
 
 
+def _size(settings: RenderSettings) -> tuple[int, int]:
+    width, height = SIZES.get(settings.out.suffix.lower(), SIZES[".mp4"])
+    return (
+        width if settings.width is None else settings.width,
+        height if settings.height is None else settings.height,
+    )
+
+
+def _rate(settings: RenderSettings) -> float:
+    return RATES.get(settings.out.suffix.lower(), RATES[".mp4"]) if settings.fps is None else settings.fps
+
+
 def _check(settings: RenderSettings) -> None:
-    width = VIDEO_WIDTH if settings.width is None else settings.width
-    if not (16 <= width <= 8192 and 16 <= settings.height <= 8192):
-        raise ValueError(f"width and height must be 16 to 8192 pixels, not {width} x {settings.height}")
-    if settings.out.suffix.lower() == ".mp4" and (width % 2 or settings.height % 2):
-        raise ValueError(f"width and height of an .mp4 must be even, not {width} x {settings.height}")
-    if not (0 < settings.seconds < float("inf") and 0 < settings.fps <= 1000):
-        raise ValueError(
-            f"seconds and fps must be above 0, fps at most 1000, not {settings.seconds} and {settings.fps}"
-        )
+    (width, height), fps = _size(settings), _rate(settings)
+    if not (16 <= width <= 8192 and 16 <= height <= 8192):
+        raise ValueError(f"width and height must be 16 to 8192 pixels, not {width} x {height}")
+    if settings.out.suffix.lower() == ".mp4" and (width % 2 or height % 2):
+        raise ValueError(f"width and height of an .mp4 must be even, not {width} x {height}")
+    if not (0 < settings.seconds < float("inf") and 0 < fps <= 1000):
+        raise ValueError(f"seconds and fps must be above 0, fps at most 1000, not {settings.seconds} and {fps}")
     if not 0 <= settings.begin < float("inf"):
         raise ValueError(f"begin must be 0 or more seconds, not {settings.begin}")
     if settings.frames < 1 or settings.world < 0:
@@ -116,11 +129,11 @@ def _trajectory(settings: RenderSettings) -> Trajectory:
     return trajectory
 
 
-def _video_frames(settings: RenderSettings, trajectory: Trajectory) -> list[int]:
+def _video_frames(settings: RenderSettings, trajectory: Trajectory, fps: float) -> list[int]:
     """The trajectory's frame that is nearest in time to each of the video's."""
     last = len(trajectory.begins) - 1
     seconds = min(settings.seconds, last * trajectory.dt - settings.begin)
-    times = [settings.begin + index / settings.fps for index in range(max(1, round(seconds * settings.fps)))]
+    times = [settings.begin + index / fps for index in range(max(1, round(seconds * fps)))]
     return [min(round(time / trajectory.dt), last) for time in times]
 
 

@@ -32,9 +32,11 @@ RELAXED, TENSE = np.array([0.2, 0.4, 0.85, 1.0]), np.array([0.9, 0.12, 0.08, 1.0
 class Scene:
     """Draws frames of one world; a context manager, since OpenGL is to be given back."""
 
-    def __init__(self, trajectory: Trajectory, world: int, width: int, height: int) -> None:
+    def __init__(self, trajectory: Trajectory, world: int, width: int, height: int, room: float = 1.0) -> None:
+        """`room` is how much more than what the trajectory does is seen, as a factor."""
         self._trajectory, self._world = trajectory, world
-        self._path, self._radius, lowest = _survey(trajectory, world)
+        self._path, radius, lowest = _survey(trajectory, world)
+        self._radius = room * radius
         spec = mujoco.MjSpec.from_string(trajectory.robot)
         _furnish(spec, lowest, self._radius, width, height)
         self._model = spec.compile()
@@ -70,17 +72,22 @@ class Scene:
 
     def draw(self, frame: int) -> Pixels:
         """(height, width, 3) red, green, blue."""
-        self._data.qpos = self._trajectory.joint_q[frame, self._world]
+        joint_q, control = (part[frame, self._world] for part in (self._trajectory.joint_q, self._trajectory.control))
+        return self.draw_pose(joint_q, control, self._path[frame])
+
+    def draw_pose(self, joint_q: NDArray[np.floating], control: NDArray[np.floating], target: Floats) -> Pixels:
+        """The same for any pose, seen around a target."""
+        self._data.qpos = joint_q
         for stage in (mujoco.mj_kinematics, mujoco.mj_comPos, mujoco.mj_camlight, mujoco.mj_tendon):
             stage(self._model, self._data)
-        activation = self._trajectory.control[frame, self._world, self._muscles, None]
+        activation = control[self._muscles, None]
         self._model.tendon_rgba[self._model.actuator_trnid[self._muscles, 0]] = RELAXED + activation * (TENSE - RELAXED)
-        self._camera.lookat = self._path[frame]
+        self._camera.lookat = target
         everything = mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(self._model, self._data, self._option, None, self._camera, everything, self._scene)
         for light, place in zip(self._scene.lights[1 : self._scene.nlight], (KEY_LIGHT, FILL_LIGHT), strict=False):
             # Shadows are sharp only near the light's axis, so the lights travel along.
-            light.pos = self._path[frame] + 4 * self._radius * place
+            light.pos = target + 4 * self._radius * place
         mujoco.mjr_render(self._rectangle, self._scene, self._renderer)
         mujoco.mjr_readPixels(self._pixels, None, self._rectangle, self._renderer)
         # OpenGL's first row is the lowest one.
