@@ -31,8 +31,21 @@ RULE = re.compile(r"[─-]+")
 
 def parse(kind: Callable[..., Parsed], prog: str, description: str | None, arguments: list[str], **how: Any) -> Parsed:
     """What tyro.cli() makes of the arguments. Raises ValueError, with one line, where it cannot."""
+    present = [_present_name(argument) for argument in arguments]
+    try:
+        return _parsed(kind, prog, description, present, **how)
+    except ValueError as error:
+        # An algorithm of a user's own may call its options by the former names.
+        with contextlib.suppress(ValueError):
+            if present != arguments:
+                return _parsed(kind, prog, description, arguments, **how)
+        raise error from None
+
+
+def _parsed(
+    kind: Callable[..., Parsed], prog: str, description: str | None, arguments: list[str], **how: Any
+) -> Parsed:  # fmt: skip
     said = io.StringIO()
-    arguments = [_present_name(argument) for argument in arguments]
     try:
         with contextlib.redirect_stderr(said):
             parsed: Parsed = tyro.cli(kind, prog=prog, description=description, args=arguments, **how)

@@ -109,7 +109,7 @@ def test_a_run_with_other_settings_is_not_taken_for_this_one(tmp_path, changes, 
     ("arguments", "message"),
     [
         (["--algos", "shac", "bpt"], "there is no algorithm 'bpt'. Did you mean bptt?"),
-        (["--algos", "shac", "--set", "num_world=3"], "perhaps you meant --num-worlds"),
+        (["--algos", "shac", "--set", "wolds=3"], "perhaps you meant --worlds"),
         (["--algos", "shac", "--set", "num_worlds"], "--set takes NAME=VALUE or ALGO.NAME=VALUE, not 'num_worlds'"),
         (["--algos", "shac", "--set", "seed=3"], "--set seed=3: a comparison gives its runs their seed itself"),
         (["--algos", "shac", "--preset", "tunde"], "preset must be one of tuned, general, not 'tunde'"),

@@ -59,7 +59,7 @@ SMALL = {
     REINFORCE: {"horizon": 8, "hidden": (16,)},
 }
 """What makes an algorithm small enough for a test; a new one needs a line here."""
-ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100, "ppo": 150, "sac": 150, "redq": 70, "pods": 30}
+ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100, "ppo": 150, "sac": 200, "redq": 70, "pods": 30}
 ENOUGH_ITERATIONS |= {"mbpo": 40, "se-mbpo": 40, "sapo": 60, "rpo": 40, "ahac": 80, "shac-mixed": 80}
 ENOUGH_ITERATIONS["ppo-finish"] = 150
 SHARE_OF_THE_WAY = 0.98

@@ -63,7 +63,7 @@ def test_what_comes_with_trot_is_small_fits_its_task_and_returns_what_it_says():
     assert "cartpole" in packaged_tasks()
     for task in packaged_tasks():
         assert task in TASKS
-        assert (POLICIES / f"{task}.pt").stat().st_size < 500_000
+        assert (POLICIES / f"{task}.pt").stat().st_size < 1_000_000
         found = load_packaged(task)
         found.agent.require_fit(make_env(task, 1))
         assert found.command.startswith(f"trot train {task}") and found.date > "2026"

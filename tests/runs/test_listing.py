@@ -165,4 +165,4 @@ def test_the_list_s_help(capsys):
         list_command(["--help"])
     assert stopped.value.code == 0
     shown = capsys.readouterr().out
-    assert "trot list" in shown and "--root" in shown and "holds the runs" in shown
+    assert "trot list" in shown and "--runs" in shown and "holds the runs" in shown

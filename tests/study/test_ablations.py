@@ -2,6 +2,7 @@
 
 import csv
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from made_metrics import make_run
@@ -16,6 +17,7 @@ from trot.view.plots.figures import COLOURS
 from trot.view.plots.plot import curves_figure
 
 CPU = {"device": "cpu"}
+WALKER = f"{Path(__file__).parents[2] / 'examples' / 'walker' / 'my_task.py'}:Walker"
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +37,7 @@ def test_deterministic_differs_in_the_policy_alone(tmp_path):
     assert found["deterministic"] == replace(found["stochastic"], policy="deterministic")
 
 
-@pytest.mark.parametrize("task", ["cartpole", "hopper", "muscle_humanoid", "my.py:Walker"])
+@pytest.mark.parametrize("task", ["cartpole", "hopper", "muscle_humanoid", WALKER])
 def test_fixed_settings_are_the_humanoids_on_every_task(tmp_path, task):
     found = asked(FixedSettingsSettings(**CPU), task, tmp_path)
     assert found["tuned"] == replace(SHAC.resolve(task), iterations=7)

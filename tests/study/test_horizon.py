@@ -100,7 +100,7 @@ def test_longer_windows_have_fewer_worlds(task, samples):
     variants = HorizonSettings(device="cpu").variants(task)
     given = [dict(zip(one.options[::2], map(int, one.options[1::2]), strict=True)) for one in variants]
     assert [one["--horizon"] for one in given] == [4, 8, 16, 32, 64, 128]
-    assert {one["--horizon"] * one["--num-worlds"] for one in given} == {samples}
+    assert {one["--horizon"] * one["--worlds"] for one in given} == {samples}
 
 
 @pytest.mark.parametrize("horizon", [0, -4, 24, 4096])

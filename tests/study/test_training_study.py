@@ -151,7 +151,7 @@ def test_a_run_that_fails_is_named_and_left_out(tmp_path, capsys):
         ("critic", ["--minutes", "0"], "minutes must be above 0 and finite, not 0"),
         ("critic", ["--iterations", "0"], "iterations must be at least 1, not 0"),
         ("critic", ["--device", "gpu"], "device must be cpu or cuda, not gpu"),
-        ("critic", ["--set", "num_world=3"], "perhaps you meant --num-worlds"),
+        ("critic", ["--set", "wolds=3"], "perhaps you meant --worlds"),
         ("horizon", ["--horizons", "24"], "a horizon of 24 does not divide the 2048 samples of an iteration"),
         ("horizon", ["--horizons", "2"], "horizon 2 does not split into critic_batches 4"),
         ("horizon", ["--set", "horizon=8"], "--set horizon=8: horizon is what is compared here"),

@@ -196,6 +196,7 @@ def test_after_ctrl_c_it_goes_on_to_the_bit(whole, tmp_path, monkeypatch, capsys
     assert same_bits(left(tmp_path), left(whole))
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no fork()")
 def test_a_search_that_is_killed_goes_on_to_the_bit(whole, tmp_path):
     def command(root):

@@ -417,9 +417,6 @@ def test_who_plays(tmp_path, monkeypatch):
     assert task == "cartpole" and agent.num_actions == best.num_actions and "'best' of cartpole" in about
     task, agent, about = find_player("cartpole", "policy", "best")
     assert task == "cartpole" and agent is not None and "trot train cartpole" in about
-    assert find_player("ant", "zero", "best") == ("ant", None, "")
-    with pytest.raises(ValueError, match="trot train ant && trot play runs/ant-shac-0"):
-        find_player("ant", "policy", "best")
     with pytest.raises(ValueError, match=re.escape("trot train my/task.py:Walker && trot play runs/Walker-shac-0")):
         find_player("my/task.py:Walker", "policy", "best")
     with pytest.raises(FileNotFoundError, match="tasks are cartpole"):
@@ -439,7 +436,7 @@ def test_without_viser_one_line_says_how_to_get_it(monkeypatch, capsys):
 def test_what_the_user_can_mend_is_one_line(tmp_path, capsys):
     run_folder, _ = make_run(tmp_path)
     cases = {
-        ("ant",): "trot train ant && trot play runs/ant-shac-0",
+        ("my/task.py:Walker",): "trot train my/task.py:Walker && trot play runs/Walker-shac-0",
         ("antt",): "tasks are cartpole",
         (str(run_folder.path), "--checkpoint", "none"): "no checkpoint 'none'",
         ("cartpole", "--port", "70000"): "65535",

@@ -125,9 +125,9 @@ def test_keys_move_the_sliders_by_a_tenth_of_the_way_and_stop_at_the_ends():
         assert Steering(server.gui, guard, ()).values is None
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
-@pytest.mark.parametrize("size", ["screen", pytest.param("phone", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("size", ["screen", "phone"])
 def test_arrow_keys_in_a_browser_steer_the_robot_and_not_the_camera(size):
     width, height = {"screen": (1000, 700), "phone": (390, 844)}[size]
     folder = ROOT / "build" / "screenshots" / f"steering_{size}"
