@@ -89,6 +89,7 @@ def test_a_run_that_fails_is_named_with_its_log_and_the_others_are_compared(tmp_
     assert (tmp_path / "mine" / "table.md").read_text() in printed.out
 
 
+@pytest.mark.campaign
 def test_minutes_end_runs_that_are_finished_then_and_go_on_for_more(tmp_path, capsys):
     # Windows of a whole episode: on a slow machine the first minutes are over after one.
     changes = [change for change in SMALL if not change.startswith("horizon")] + [f"horizon={docking.STEPS}"]

@@ -196,6 +196,7 @@ def test_every_study_is_a_function_of_the_library():
         _ = trot.study.landscapes
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_functions_of_the_library_return_what_the_commands_write(tmp_path):
     options = {"device": "cpu", "iterations": 8, "studies": tmp_path, "changes": tuple(SMALL)}
