@@ -22,12 +22,13 @@ from trot.envs.device import existing_device
 from trot.envs.env import Env
 from trot.envs.task import Task
 from trot.learn.algorithms import find_algorithm
-from trot.learn.algorithms.shac import Adjoints, Shac, ShacSettings
+from trot.learn.algorithms.shac import Shac, ShacSettings
 from trot.learn.capture import fast_phases
 from trot.learn.gradient_health import STEEP
 from trot.learn.networks import Policy, stack_members
 from trot.learn.older_runs import upgraded_checkpoint
 from trot.learn.saved_settings import settings_from
+from trot.learn.short_window import Adjoints
 from trot.learn.torch_threads import one_torch_thread
 from trot.learn.train import choose_device
 from trot.sim.model import Model

@@ -47,6 +47,7 @@ from trot.learn.optimizer import Adam, MemberAdam, clip_, clip_members_
 from trot.learn.returns import policy_loss, td_lambda
 from trot.learn.saturation import SATURATION_COLUMNS, saturation
 from trot.learn.shared_rows import Work, mean_over_rows, sum_over_rows
+from trot.learn.short_window import Adjoints, Window
 from trot.sim.state import State
 from trot.unpromised import foreach_copy_
 
@@ -135,57 +136,6 @@ def _numbers(settings: ShacSettings) -> dict[str, float]:
         "critic_lr": settings.critic_lr,
         "critic_lr_change": settings.final_lr - settings.critic_lr,
     }
-
-
-@dataclass
-class Window:
-    """What a rollout leaves for the rest of its iteration, (horizon, worlds, ...)."""
-
-    inputs: Tensor
-    """Normalised observations that the policy saw."""
-    answers: list[Tensor]
-    """Of the policy: actions, and behind them what else the loss takes from it. The worlds of all members are in one
-    axis, as in the following three."""
-    actions: list[Tensor]
-    """As the environment took them."""
-    seen: list[Tensor]
-    """Observations as they came, the one behind the window included."""
-    states: list[State]
-    """After each step, before any reset."""
-    reward: Tensor
-    paid: Tensor
-    """What is learned from: the reward, and what a relative of SHAC adds to it."""
-    next_value: Tensor
-    """Of the target critic after each step; 0 after a fall."""
-    cautious_value: Tensor
-    """The same for the critic's own targets; SHAC makes no difference."""
-    done: Tensor
-    loss: Tensor
-
-
-@dataclass
-class Adjoints:
-    """The loss's gradient by what happened in a window, (horizon, worlds of all members, ...)."""
-
-    answers: Tensor
-    joint_q: Tensor
-    joint_qd: Tensor
-
-    @classmethod
-    def of(cls, window: Window) -> Adjoints:
-        """One backward pass through the window."""
-        steps = len(window.answers)
-        joint_q, joint_qd = ([getattr(state, name) for state in window.states] for name in ("joint_q", "joint_qd"))
-        # A member's loss depends on its own worlds alone.
-        found = torch.autograd.grad(
-            window.loss, [*window.answers, *joint_q, *joint_qd], torch.ones_like(window.loss), materialize_grads=True
-        )
-        return cls(*(torch.stack(found[first : first + steps]) for first in (0, steps, 2 * steps)))
-
-    def state_norms(self, reward: Tensor) -> Tensor:
-        """(horizon, worlds) of the gradient by each world's state; of its own return, not of the mean over all."""
-        count = reward.shape[-2:].numel()
-        return (self.joint_q.square().sum(dim=2) + self.joint_qd.square().sum(dim=2)).sqrt() * count
 
 
 class Shac(Learner):
