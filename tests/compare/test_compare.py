@@ -76,7 +76,7 @@ def test_a_run_that_fails_is_named_with_its_log_and_the_others_are_compared(tmp_
         "    raise ValueError('no luck today')\n"
         "BROKEN = replace(SHAC, name='broken', label='Broken', learner=refuse)\n"
     )
-    options = ["--iterations", "12", "--parallel", "2", "--name", "mine"]
+    options = ["--iterations", "12", "--parallel", "2", "--name", "mine", "--variants", "brief:horizon=4"]
     assert main(command(tmp_path, *options, algos=("shac", f"{broken}:BROKEN"))) == 1
     printed = capsys.readouterr()
     log = tmp_path / "mine" / "logs" / "Docking-broken-0.log"
@@ -84,7 +84,10 @@ def test_a_run_that_fails_is_named_with_its_log_and_the_others_are_compared(tmp_
     assert failure in printed.err.splitlines()
     assert "1 failed" in printed.err and "no luck today" in log.read_text()
     assert "Left out: Docking-broken-0, which is not finished." in printed.out
-    assert "| SHAC" in printed.out and "| Broken" not in printed.out
+    assert "| variant" in printed.out and "| SHAC" in printed.out and "| brief" in printed.out
+    assert "| Broken" not in printed.out
+    steps = {name: rows(tmp_path / "mine" / f"Docking-{name}-0")[-1]["steps"] for name in ("shac", "brief")}
+    assert steps == {"shac": 12 * 8 * 4, "brief": 12 * 4 * 4}, "what is said for all, but for the variant"
     assert printed.out.endswith(f"{tmp_path / 'mine' / 'curves.svg'}\n")
     assert (tmp_path / "mine" / "table.md").read_text() in printed.out
 

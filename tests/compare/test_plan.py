@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trot.cli import main
-from trot.compare.plan import Variant, algorithm_variants, make_members
+from trot.compare.plan import Variant, algorithm_variants, make_members, setting_variants
 from trot.compare.together import trainings
 from trot.runs.folder import RunFolder
 
@@ -116,6 +116,12 @@ def test_a_run_with_other_settings_is_not_taken_for_this_one(tmp_path, changes, 
         (["--algos", "shac", "--minutes", "0"], "minutes must be above 0 and finite, not 0"),
         (["--algos", "shac", "--parallel", "0"], "--parallel must be at least 1, not 0"),
         (["--algos", "shac", "--device", "meta"], "device must be cpu or cuda, not meta"),
+        (["--algos", "shac", "--variants", "long"], "--variants takes NAME:SETTING=VALUE, NAME of letters,"),
+        (["--algos", "shac", "--variants", "a/b:gamma=0.9"], "NAME of letters, digits, - and _, not 'a/b:gamma=0.9'"),
+        (["--algos", "shac", "--variants", "a:gamma"], "--variants a:gamma: 'gamma' is not SETTING=VALUE"),
+        (["--algos", "shac", "--variants", "a:seed=1"], "a comparison gives its runs their seed itself"),
+        (["--algos", "shac", "--variants", "shac:gamma=0.9"], "two of those compared have the name 'shac'"),
+        (["--algos", "shac", "--variants", "a:gama=0.9"], "perhaps you meant --gamma"),
         (["--algos"], "name one algorithm or more"),
         (["--algos", "shac", "--seeds"], "name one seed or more"),
     ],
@@ -131,7 +137,7 @@ def test_mistakes_are_one_line_before_anything_is_trained(arguments, message, tm
 def test_two_algorithms_of_one_name_are_refused(tmp_path):
     other = tmp_path / "other.py"
     other.write_text("from trot.learn.algorithms.shac import SHAC\n")
-    with pytest.raises(ValueError, match="two of the algorithms have the name 'shac'"):
+    with pytest.raises(ValueError, match="two of those compared have the name 'shac'"):
         members(tmp_path, algos=("shac", f"{other}:SHAC"))
 
 
@@ -145,3 +151,20 @@ def test_variants_of_one_algorithm_differ_in_their_options_alone(tmp_path):
     assert short.asked.settings.num_worlds == plain.asked.settings.num_worlds == 8
     with pytest.raises(ValueError, match=r"--set plain\.horizon=8: horizon is what is compared here"):
         make_members(*given, ["plain.horizon=8"])
+
+
+def test_variants_say_otherwise_where_all_are_told_something(tmp_path):
+    texts = ["long:gamma=0.995", "wide:actor_hidden=5,6:critic_lr=2e-3:lr_decay=false"]
+    variants = [*algorithm_variants(["shac", "ppo"]), *setting_variants(texts, "shac")]
+    changes = ["gamma=0.9", "long.critic_passes=3", "shac.lr_decay=true"]
+    shac, ppo, long, wide = make_members("cartpole", variants, (0,), tmp_path, "cpu", None, [], changes[:2])
+    assert [one.name for one in (shac, ppo, long, wide)] == [
+        "cartpole-shac-0", "cartpole-ppo-0", "cartpole-long-0", "cartpole-wide-0",
+    ]  # fmt: skip
+    assert [one.asked.algo for one in (shac, ppo, long, wide)] == ["shac", "ppo", "shac", "shac"]
+    assert [one.asked.settings.gamma for one in (shac, ppo, long, wide)] == [0.9, 0.9, 0.995, 0.9]
+    assert (long.asked.settings.critic_passes, wide.asked.settings.critic_passes) == (3, 16)
+    assert wide.asked.settings.actor_hidden == (5, 6) and wide.asked.settings.critic_lr == 2e-3
+    assert shac.asked.settings.lr_decay and not wide.asked.settings.lr_decay
+    with pytest.raises(ValueError, match=r"--set shac\.lr_decay=true: lr-decay is what is compared here"):
+        make_members("cartpole", variants, (0,), tmp_path, "cpu", None, [], changes)

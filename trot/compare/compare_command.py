@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import tyro
 
 from trot.command_line import parse
-from trot.compare.plan import Member, algorithm_variants, make_members, task_title
+from trot.compare.plan import Member, algorithm_variants, make_members, setting_variants, task_title
 from trot.compare.report import make_report, write_report
 from trot.compare.train_members import batch_notes, check_parallel, finished_runs, only_here, train_members
 from trot.envs.device import existing_device
@@ -26,6 +26,9 @@ class CompareSettings:
     """One of `trot tasks`, or path/to/file.py:Class."""
     algos: tuple[str, ...]
     """Some of `trot algorithms`, or path/to/file.py:NAME. The others are measured by shac, or by the first."""
+    variants: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME:SETTING=VALUE[:SETTING=VALUE...]...")] = ()
+    """The first of these algorithms with other settings, each beside it under a name of its own: long:gamma=0.995
+    wide:actor_hidden=400,200,100:critic_lr=2e-3."""
     seeds: tuple[int, ...] = (0, 1, 2)
     minutes: float | None = None
     """Of training, at most; a run that had fewer goes on."""
@@ -34,7 +37,8 @@ class CompareSettings:
     preset: str | None = None
     """Of every run; each algorithm's first preset unless given."""
     changes: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="[ALGO.]NAME=VALUE...")] = ()
-    """Other settings of `trot train`: num_worlds=128 for all, shac.actor_hidden=64,64 for one."""
+    """Other settings of `trot train`: num_worlds=128 for all, but for variants that say otherwise;
+    shac.actor_hidden=64,64 for one."""
     thresholds: tuple[float, ...] = ()
     """Returns to measure samples and seconds to; chosen between the worst and the best unless given."""
     device: str = "auto"
@@ -75,7 +79,7 @@ def _members(settings: CompareSettings, folder: Path, device: str) -> list[Membe
     options += [] if settings.preset is None else ["--preset", settings.preset]
     return make_members(
         settings.task,
-        algorithm_variants(settings.algos),
+        [*algorithm_variants(settings.algos), *setting_variants(settings.variants, settings.algos[0])],
         settings.seeds,
         folder,
         device,
@@ -91,7 +95,8 @@ def _report(members: Sequence[Member], settings: CompareSettings, folder: Path, 
     length = "" if settings.minutes is None else f", at most {settings.minutes:g} minutes"
     title = f"{settings.task}: seeds {', '.join(map(str, dict.fromkeys(settings.seeds)))}{length}, on {device}"
     notes += batch_notes(members, settings.together == "yes")
-    report = make_report(title, runs, settings.thresholds, notes)
+    compared = "variant" if settings.variants else "algorithm"
+    report = make_report(title, runs, settings.thresholds, notes, compared)
     print(report.text)
     for path in write_report(report, runs, folder):
         print(path)

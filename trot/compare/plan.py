@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from trot.learn.train import TrainSettings, parse_settings
 from trot.runs.folder import RunFolder
 from trot.runs.listing import RunSummary, summarize
 
+VARIANT_NAME = re.compile(r"[\w-]+")
+"""As names of run folders and of `--set NAME.SETTING=VALUE` can hold it."""
 RESERVED = ("algo", "seed", "seeds", "device", "runs", "name", "minutes")
 """Settings that a comparison gives its runs itself."""
 
@@ -31,6 +34,10 @@ class Variant:
     """One of `trot algorithms`, or path/to/file.py:NAME."""
     options: tuple[str, ...] = ()
     """Of `trot train`: what it differs in from the others."""
+
+    def sets(self, name: str) -> bool:
+        """Whether a setting, as options spell it, is one of those it differs in."""
+        return f"--{name}" in self.options or f"--no-{name}" in self.options
 
 
 @dataclass(frozen=True)
@@ -121,11 +128,35 @@ def algorithm_variants(algos: Sequence[str]) -> list[Variant]:
     if not algos:
         raise ValueError("name one algorithm or more")
     algorithms = {algo: find_algorithm(algo) for algo in dict.fromkeys(algos)}
-    names = [algorithm.name for algorithm in algorithms.values()]
+    return [Variant(algorithm.name, algorithm.label, algo) for algo, algorithm in algorithms.items()]
+
+
+def setting_variants(texts: Sequence[str], algo: str) -> list[Variant]:
+    """The algorithm with other settings, each told as NAME:SETTING=VALUE:SETTING=VALUE..."""
+    variants = []
+    for text in texts:
+        name, *settings = text.split(":")
+        if not settings or not VARIANT_NAME.fullmatch(name):
+            raise ValueError(f"--variants takes NAME:SETTING=VALUE, NAME of letters, digits, - and _, not '{text}'")
+        options: list[str] = []
+        for setting in settings:
+            option, equals, value = setting.partition("=")
+            option = option.replace("_", "-")
+            if not equals or not option:
+                raise ValueError(f"--variants {text}: '{setting}' is not SETTING=VALUE")
+            if option in RESERVED:
+                raise ValueError(f"--variants {text}: a comparison gives its runs their {option} itself")
+            options += train_option(option, value.split(","))
+        variants.append(Variant(name, name, algo, tuple(options)))
+    return variants
+
+
+def require_own_names(variants: Sequence[Variant]) -> None:
+    """Raise where two would have the same run folders."""
+    names = [variant.name for variant in variants]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"two of the algorithms have the name '{name}', and so would their run folders")
-    return [Variant(algorithm.name, algorithm.label, algo) for algo, algorithm in algorithms.items()]
+            raise ValueError(f"two of those compared have the name '{name}', and so would their run folders")
 
 
 def make_members(
@@ -148,10 +179,11 @@ def make_members(
         device: cpu or cuda.
         minutes: Of training, at most.
         options: Of `trot train`, for all.
-        changes: NAME=VALUE for all, VARIANT.NAME=VALUE for one.
+        changes: NAME=VALUE for all that do not set it themselves, VARIANT.NAME=VALUE for one.
     """
     if not seeds:
         raise ValueError("name one seed or more")
+    require_own_names(variants)
     given = [_Change.parse(text, variants) for text in changes]
     members = []
     for seed in dict.fromkeys(seeds):
@@ -202,13 +234,14 @@ class _Change:
             raise ValueError(f"--set takes NAME=VALUE or ALGO.NAME=VALUE, not '{text}'")
         if name in RESERVED:
             raise ValueError(f"--set {text}: a comparison gives its runs their {name} itself")
-        if any(f"--{name}" in one.options for one in variants):
+        sets_it = [one.sets(name) for one in variants]
+        if all(sets_it) or (variant is not None and any(sets_it)):
             raise ValueError(f"--set {text}: {name} is what is compared here")
         return cls(variant, name, value)
 
     def options(self, variant: Variant) -> list[str]:
         """Of `trot train`."""
-        if self.variant not in (None, variant.name):
+        if self.variant not in (None, variant.name) or variant.sets(self.name):
             return []
         return train_option(self.name, self.value.split(","))
 

@@ -6,12 +6,13 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from trot.compare.children import Children, Job, last_line, run_side_by_side
-from trot.compare.plan import Member, task_title
+from trot.compare.plan import Member, Variant, task_title
 from trot.compare.together import Training, trainings
 from trot.progress import Progress, short
 from trot.runs.lock import RunLock
@@ -139,10 +140,16 @@ def finished_runs(members: Sequence[Member], minutes: float | None) -> tuple[lis
     finished = [member for member in members if member.finished]
     if not finished:
         raise ValueError(f"no run of the comparison in '{members[0].folder.parent}' is finished")
-    runs = load_runs([member.folder for member in finished], CURVE_COLUMNS)
+    loaded = load_runs([member.folder for member in finished], CURVE_COLUMNS)
+    runs = [_labelled(run, member.variant) for run, member in zip(loaded, finished, strict=True)]
     runs = with_episodes(runs if minutes is None else [up_to(run, 60 * minutes) for run in runs])
     names = [run.name for run in runs]
     return runs, [f"Left out: {member.name}, {_lack(member)}." for member in members if member.name not in names]
+
+
+def _labelled(run: LoadedRun, variant: Variant) -> LoadedRun:
+    """In tables and figures a variant stands where an algorithm does."""
+    return replace(run, algo=variant.name, label=variant.label)
 
 
 def batch_notes(members: Sequence[Member], together: bool) -> list[str]:

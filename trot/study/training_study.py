@@ -6,7 +6,7 @@ Their runs live in the study's folder. The same command goes on after an interru
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import tyro
@@ -142,7 +142,7 @@ def train_variants(
     seeds = ", ".join(map(str, settings.chosen_seeds))
     length = "" if settings.minutes is None else f", at most {settings.minutes:g} minutes"
     title = f"{name}: seed{'' if len(settings.chosen_seeds) == 1 else 's'} {seeds}{length}, on {device}"
-    return Trained(title, [_labelled(of_folder[run.folder], run) for run in runs], notes)
+    return Trained(title, [(of_folder[run.folder], run) for run in runs], notes)
 
 
 def write_rows(folder: StudyFolder, name: str, tables: Sequence[tuple[str, Cells]]) -> None:
@@ -178,8 +178,3 @@ def _members(
             settings.changes,
         )
     return members
-
-
-def _labelled(member: Member, run: LoadedRun) -> tuple[Member, LoadedRun]:
-    """In tables and figures a variant stands where an algorithm does in a comparison."""
-    return member, replace(run, algo=member.variant.name, label=member.variant.label)
