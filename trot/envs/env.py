@@ -16,10 +16,11 @@ from trot.envs.dry_run import dry_run
 from trot.envs.fault import Fault, remembered_faults
 from trot.envs.move import Move
 from trot.envs.randomize import Randomize
-from trot.envs.situation import Situation, as_columns, joined, require_same_memory, situation_of
+from trot.envs.saved_env import SavedEnv, upright
+from trot.envs.situation import Situation, as_columns, joined, situation_of
 from trot.envs.start_store import StartSource, StartStore
 from trot.envs.task import Task, control_sees_state, require_new_names, require_sensible_times
-from trot.envs.worlds import Starts, Worlds, require_columns, world_columns
+from trot.envs.worlds import Worlds, require_columns, world_columns
 from trot.sim.build import SCALARS, Variant
 from trot.sim.guard import Guard, surely_all
 from trot.sim.launch import launcher
@@ -91,6 +92,7 @@ class Env:
         require_room(num_worlds, sum(one.width * one.dtype.itemsize for one in self._columns.values()), self.device)
         source = StartSource(task, self._zero, stochastic_start, randomize, self._memory_widths, self._disturbances)
         self._store = StartStore(source, num_worlds, self.generator)
+        self._saving = SavedEnv(task.model, self._columns, self._memory_widths, self.device)
         self._worlds: Worlds | None = None
         self._window_start: Worlds | None = None
 
@@ -177,12 +179,9 @@ class Env:
                 raise ValueError(f"worlds.{name} is on {tensor.device}, the environment on {self._zero.device}")
         require_columns("the assigned", worlds.tensors(), self._columns, self.num_worlds)
         # Kernels read rows that lie one after the other.
-        worlds = self._upright(worlds.map(Tensor.contiguous))
+        worlds = upright(self.task.model, worlds.map(Tensor.contiguous))
         self._store.draw_if_empty()
         self._worlds = worlds
-
-    def _upright(self, worlds: Worlds) -> Worlds:
-        return replace(worlds, joint_q=with_unit_quaternions(self.task.model, worlds.joint_q))
 
     def reset(self, seed: int | None = None) -> tuple[Tensor, Info]:
         """Begin a new episode in every world; with a seed, from the first number of its stream."""
@@ -471,50 +470,20 @@ class Env:
         """A copy of everything, for set_state(): tensors and a number, safe to save with torch.save()."""
         worlds = self.worlds
         assert self._store.starts is not None
-        return self._saved(worlds, self._store.starts, self._store.used, self.generator)
-
-    def _saved(self, worlds: Worlds, starts: Starts, used: int, generator: torch.Generator) -> dict[str, Any]:
-        return {
-            "worlds": worlds.clone().tensors(),
-            "memory": dict(self._memory_widths),
-            "starts": {name: tensor.clone() for name, tensor in starts.tensors().items()},
-            "used": used,
-            "generator": generator.get_state(),
-        }
+        return self._saving.write(worlds, self._store.starts, self._store.used, self.generator)
 
     def set_state(self, saved: dict[str, Any]) -> Tensor:
         """Go on exactly where get_state() was called. Returns the observation."""
-        worlds, starts = self._read_saved(saved, self.num_worlds)
+        worlds, starts = self._saving.read(saved, self.num_worlds)
         # What can still fail comes before the first change.
         self.generator.set_state(saved["generator"].cpu())
         self._settle(worlds)
         self._store.go_on(starts, saved["used"])
         return worlds.observation
 
-    def _read_saved(self, saved: dict[str, Any], rows: int) -> tuple[Worlds, Starts]:
-        """Copies on this device of what _saved() gave of so many worlds. ValueError where they do not fit in here."""
-        for name in ("worlds", "starts", "used", "generator"):
-            if name not in saved:
-                raise ValueError(f"the saved state has no '{name}'; it must be what get_state() gave")
-        require_same_memory(saved.get("memory", {}), self._memory_widths, "the saved state")
-        worlds = self.saved_worlds(saved["worlds"], rows)
-        starts = Starts.from_saved(self._copied(saved["starts"]), self._columns)
-        if not isinstance(saved["used"], int) or not 0 <= saved["used"] <= starts.count:
-            raise ValueError(f"the saved state says that {saved['used']!r} of its {starts.count} starts are used")
-        return worlds, replace(starts, joint_q=with_unit_quaternions(self.task.model, starts.joint_q))
-
-    def saved_worlds(self, tensors: dict[str, Any], rows: int | None = None) -> Worlds:
-        """A copy of what Worlds.tensors() gave, on this device. Raises ValueError where it does not fit in here.
-
-        It is to hold so many worlds, all of them unless given.
-        """
-        return self._upright(Worlds.from_saved(self._copied(tensors), self._columns, rows or self.num_worlds))
-
-    def _copied(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name: tensor.detach().to(self.device, copy=True).contiguous() if isinstance(tensor, Tensor) else tensor
-            for name, tensor in tensors.items()
-        }
+    def saved_worlds(self, tensors: dict[str, Any]) -> Worlds:
+        """A copy of what Worlds.tensors() gave, on this device. Raises ValueError where it does not fit in here."""
+        return self._saving.read_worlds(tensors, self.num_worlds)
 
     def last_faults(self) -> list[Fault]:
         """For every world that ever blew up: the good state it last did so from, and the action. Waits for the GPU."""

@@ -72,11 +72,11 @@ class MemberEnv(Env):
     def member_state(self, member: int) -> dict[str, Any]:
         """What get_state() of an Env with this member's worlds alone would give."""
         worlds = self.worlds.map(lambda rows: rows[self._rows(member)])
-        return self._saved(worlds, *self._store.of_member(member), self._generators[member])
+        return self._saving.write(worlds, *self._store.of_member(member), self._generators[member])
 
     def set_member_state(self, member: int, saved: dict[str, Any]) -> None:
         """Let this member go on where member_state(), or get_state() of an Env, was called; the others stay."""
-        worlds, starts = self._read_saved(saved, self._each)
+        worlds, starts = self._saving.read(saved, self._each)
         stored = self._store.stored
         if starts.count != stored:
             raise ValueError(f"the saved state has {starts.count} starts in store; this environment has {stored}")

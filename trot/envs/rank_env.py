@@ -49,7 +49,7 @@ class RankEnv(Env):
 
     def set_state(self, saved: dict[str, Any]) -> Tensor:
         """Go on exactly where get_state() was called, here or in an Env with all worlds. Returns the observation."""
-        everyone, starts = self._read_saved(saved, self._everywhere)
+        everyone, starts = self._saving.read(saved, self._everywhere)
         own = everyone.map(lambda rows: rows[self.ranks.rows(self.num_worlds)].contiguous())
         self.generator.set_state(saved["generator"].cpu())
         self._settle(own)
