@@ -1,20 +1,18 @@
 """trot.train() from Python: the run that the command leaves, and a result to look at."""
 
-import os
-import signal
 import sys
 import types
 
 import numpy as np
 import pytest
 import torch
+from ctrl_c import ctrl_c_in_iteration
 from docking import Docking
 from small_run import DOCKING, small_run
 
 import trot
 from trot.api.keywords import seed_texts
 from trot.api.notebook import InlinePage
-from trot.learn.algorithms.shac import Shac
 from trot.learn.evaluate import evaluate
 
 SMALL = {"num_worlds": 4, "horizon": 8, "actor_hidden": [8], "critic_hidden": (8,), "critic_passes": 2, "device": "cpu"}
@@ -138,20 +136,8 @@ def test_what_is_no_task_is_named(tmp_path, task, words):
         trot.train(task, runs=tmp_path)
 
 
-def interrupt(monkeypatch, iteration):
-    finish, calls = Shac.finish, []
-
-    def stopping(self):
-        calls.append(None)
-        if len(calls) == iteration:
-            os.kill(os.getpid(), signal.SIGINT)
-        finish(self)
-
-    monkeypatch.setattr(Shac, "finish", stopping)
-
-
 def test_ctrl_c_leaves_a_run_that_goes_on_bit_for_bit(tmp_path, trained, monkeypatch):
-    interrupt(monkeypatch, 3)
+    ctrl_c_in_iteration(monkeypatch, 3)
     with pytest.raises(KeyboardInterrupt) as stopped:
         trot.train(Docking, runs=tmp_path, name="run", iterations=8, keep_every=2, **SMALL)
     path = tmp_path / "run"
@@ -163,7 +149,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_bit_for_bit(tmp_path, trained, monkeyp
 
 
 def test_a_task_of_a_notebook_is_known_to_its_process(tmp_path, trained, monkeypatch, capsys):
-    interrupt(monkeypatch, 3)
+    ctrl_c_in_iteration(monkeypatch, 3)
     with pytest.raises(KeyboardInterrupt, match=r"Go on: trot\.resume\('.*', task=Here\)$"):
         trot.train(Here, runs=tmp_path, iterations=8, **SMALL)
     path = tmp_path / "Here-shac-0"

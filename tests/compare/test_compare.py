@@ -2,13 +2,10 @@
 
 import csv
 import os
-import signal
-import subprocess
-import sys
-import time
 
 import docking
 import pytest
+from ctrl_c import ctrl_c_after_first_row, timeless_rows
 
 from trot.cli import main
 from trot.runs.folder import RunFolder
@@ -25,34 +22,17 @@ def command(root, *options, algos=("shac",), seeds=("0",), changes=SMALL):
     return ["compare", TASK, *given, "--set", *changes]
 
 
-def rows(path):
-    """Without the clock."""
-    if not (path / "metrics.csv").exists():
-        return []
-    return [
-        {name: value for name, value in row.items() if name != "seconds"} for row in RunFolder.open(path).read_metrics()
-    ]
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
 def test_an_interrupted_comparison_goes_on_to_the_same_numbers(tmp_path, capsys):
     arguments = command(tmp_path, "--iterations", "200", seeds=("0", "1"))
     first, second = (tmp_path / "compare-Docking" / f"Docking-shac-{seed}" for seed in (0, 1))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trot", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    while not rows(first) and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate()
-    assert process.returncode == 130
-    begun, stopped = printed.splitlines()
+    begun, stopped = ctrl_c_after_first_row(arguments, first)
     assert begun.startswith("2 runs: 0 finished, 0 to go on with, 2 to begin; 1 at a time on cpu.")
     assert stopped.startswith("Stopped; 0 of 2 runs are finished. Go on: trot compare ")
     assert stopped.endswith("--set " + " ".join(SMALL))
     # The child has saved though no checkpoint was due.
     saved = RunFolder.open(first).load_checkpoint("last")["iteration"]
-    assert saved == len(rows(first)) > 0 and saved < 200 and not second.exists()
+    assert saved == len(timeless_rows(first)) > 0 and saved < 200 and not second.exists()
     assert main(arguments) == 0
     printed = capsys.readouterr()
     assert "2 runs: 0 finished, 1 to go on with, 1 to begin" in printed.out
@@ -60,10 +40,10 @@ def test_an_interrupted_comparison_goes_on_to_the_same_numbers(tmp_path, capsys)
     options = [part for change in SMALL for part in ("--" + change.replace("_", "-")).split("=")]
     whole = ["train", TASK, "--iterations", "200", "--device", "cpu", "--runs", str(tmp_path), "--name", "whole"]
     assert main([*whole, *options]) == 0
-    assert rows(first) == rows(tmp_path / "whole") != rows(second)
+    assert timeless_rows(first) == timeless_rows(tmp_path / "whole") != timeless_rows(second)
     with (tmp_path / "compare-Docking" / "returns.csv").open() as file:
         (row,) = csv.DictReader(file)
-    ends = [rows(path)[-1]["episode_return"] for path in (first, second)]
+    ends = [timeless_rows(path)[-1]["episode_return"] for path in (first, second)]
     assert row["seeds"] == "2" and float(row["final_return_mean"]) == pytest.approx(sum(ends) / 2)
 
 
@@ -86,7 +66,7 @@ def test_a_run_that_fails_is_named_with_its_log_and_the_others_are_compared(tmp_
     assert "Left out: Docking-broken-0, which is not finished." in printed.out
     assert "| variant" in printed.out and "| SHAC" in printed.out and "| brief" in printed.out
     assert "| Broken" not in printed.out
-    steps = {name: rows(tmp_path / "mine" / f"Docking-{name}-0")[-1]["steps"] for name in ("shac", "brief")}
+    steps = {name: timeless_rows(tmp_path / "mine" / f"Docking-{name}-0")[-1]["steps"] for name in ("shac", "brief")}
     assert steps == {"shac": 12 * 8 * 4, "brief": 12 * 4 * 4}, "what is said for all, but for the variant"
     assert printed.out.endswith(f"{tmp_path / 'mine' / 'curves.svg'}\n")
     assert (tmp_path / "mine" / "table.md").read_text() in printed.out
@@ -103,16 +83,16 @@ def test_minutes_end_runs_that_are_finished_then_and_go_on_for_more(tmp_path, ca
 
     path = tmp_path / "compare-Docking" / "Docking-shac-0"
     assert "1 runs: 0 finished, 0 to go on with, 1 to begin" in compare("0.01")
-    few = rows(path)
+    few = timeless_rows(path)
     assert RunFolder.open(path).last_metrics()["seconds"] >= 0.6
     table = compare("0.01")
-    assert "to begin" not in table and rows(path) == few
+    assert "to begin" not in table and timeless_rows(path) == few
     assert "1 to go on with" in compare("0.03")
-    many = rows(path)
+    many = timeless_rows(path)
     assert many[: len(few)] == few and len(many) > len(few)
     assert RunFolder.open(path).last_metrics()["seconds"] >= 1.8
     assert compare("0.01") == table, "the first minutes of the longer run"
-    assert rows(path) == many
+    assert timeless_rows(path) == many
 
 
 def test_a_comparison_is_made_by_one_process_at_a_time(tmp_path, capsys):

@@ -1,22 +1,16 @@
 """Every task through the environment: shapes, clocks, seeds, resuming, and where gradients flow and do not."""
 
 import io
-from dataclasses import replace
 
 import pytest
 import torch
+from two_ways import random_actions, rewards_both_ways
 
 import trot
 from trot.envs.registry import TASKS, make_task
 from trot.envs.start import Start
 
 ALL = pytest.mark.parametrize("name", list(TASKS))
-
-
-def random_actions(env, steps, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    shape = (steps, env.num_worlds, env.num_actions)
-    return 2 * torch.rand(shape, generator=generator, dtype=env.dtype) - 1
 
 
 def run(env, actions):
@@ -174,22 +168,12 @@ def test_the_observation_before_a_reset_is_kept():
 
 @ALL
 def test_rewards_of_many_moves_are_those_of_the_steps_and_so_are_their_gradients(name):
-    rewards, gradients = [], []
-    for many in (False, True):
+    def fresh():
         env = trot.make_env(name, 3, dtype=torch.float64)
         env.reset()
-        # The first world's time is up within the window, the second blows up in its first step.
-        joint_qd = torch.where(torch.tensor([[False], [True], [False]]), 1e9, env.worlds.joint_qd)
-        clock = torch.tensor([[env.episode_length - 2], [0], [0]])
-        env.worlds = replace(env.worlds, joint_qd=joint_qd, clock=clock)
-        actions = random_actions(env, 4).requires_grad_()
-        if many:
-            found = env.rewards([env.advance(action) for action in actions])
-        else:
-            found = torch.stack([env.step(action)[1] for action in actions])
-        weights = torch.arange(1.0, 13.0, dtype=torch.float64).view(4, 3)
-        gradients.append(torch.autograd.grad((weights * found).sum(), actions)[0])
-        rewards.append(found.detach())
+        return env
+
+    rewards, gradients = rewards_both_ways(fresh)
     assert rewards[0][0, 1] == 0 and (rewards[0] != 0).sum() == 11
     torch.testing.assert_close(*rewards, rtol=1e-14, atol=1e-14)
     torch.testing.assert_close(*gradients, rtol=1e-11, atol=1e-12)

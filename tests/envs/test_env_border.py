@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from two_ways import random_actions
 
 import trot
 from trot.envs.start import Start
@@ -18,11 +19,6 @@ def started(name="ant", worlds=3, **options):
     env = trot.make_env(name, worlds, **options)
     env.reset()
     return env
-
-
-def random_actions(env, steps, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    return 2 * torch.rand(steps, env.num_worlds, env.num_actions, generator=generator, dtype=env.dtype) - 1
 
 
 def rewards(env, steps=5):

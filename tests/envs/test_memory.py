@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tasks_with_memory import COMMANDED, Counting, commanded, without_memory
+from two_ways import random_actions, rewards_both_ways
 
 import trot
 from trot.envs.check_task import TaskCheckSettings, check_task_gradients, count_ends, draw_windows
@@ -118,11 +119,6 @@ def test_a_situation_is_cut_off_as_a_whole():
     assert cut.memory["goal"].tolist() == [[2], [2]]
 
 
-def random_actions(env, steps, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    return 2 * torch.rand(steps, env.num_worlds, env.num_actions, generator=generator, dtype=env.dtype) - 1
-
-
 def test_the_commanded_hopper_by_hand():
     """Command, clock, running mean and servos worked out beside it, from nothing but joint_q and joint_qd."""
     env = commanded()
@@ -188,20 +184,7 @@ def test_gradients_by_memory_against_central_differences():
 
 
 def test_rewards_of_many_moves_are_those_of_the_steps_and_so_are_their_gradients():
-    rewards, gradients = [], []
-    for many in (False, True):
-        env = commanded(3)
-        joint_qd = torch.where(torch.tensor([[False], [True], [False]]), 1e9, env.worlds.joint_qd)
-        clock = torch.tensor([[env.episode_length - 2], [0], [0]])
-        env.worlds = replace(env.worlds, joint_qd=joint_qd, clock=clock)
-        actions = random_actions(env, 4).requires_grad_()
-        if many:
-            found = env.rewards([env.advance(action) for action in actions])
-        else:
-            found = torch.stack([env.step(action)[1] for action in actions])
-        weights = torch.arange(1.0, 13.0, dtype=torch.float64).view(4, 3)
-        gradients.append(torch.autograd.grad((weights * found).sum(), actions)[0])
-        rewards.append(found.detach())
+    rewards, gradients = rewards_both_ways(lambda: commanded(3))
     assert rewards[0][0, 1] == 0 and (rewards[0] != 0).sum() == 11
     torch.testing.assert_close(*rewards, rtol=1e-14, atol=1e-14)
     torch.testing.assert_close(*gradients, rtol=1e-11, atol=1e-12)

@@ -8,12 +8,12 @@ import signal
 import pytest
 import torch
 from alike import distance, same_bits
+from ctrl_c import ctrl_c_in_iteration, timeless_rows
 from killed_trot import KilledTrot
 from run_contents import file_names
 
 from trot.cli import main
 from trot.learn.algorithms import shac as shac_module
-from trot.learn.algorithms.shac import Shac
 from trot.learn.trainer import Trainer
 from trot.runs.folder import RunFolder
 
@@ -38,15 +38,10 @@ def resume(root, *options):
     return main(["resume", *map(str, reversed(folders(root))), *options])
 
 
-def rows(path):
-    run = RunFolder.open(path)
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in run.read_metrics()]
-
-
 def end_of(path):
     """All that a run learned and wrote, but for the time that it took."""
     saved = RunFolder.open(path).load_checkpoint("last")
-    return {"rows": {str(row["iteration"]): row for row in rows(path)}, **without_times(saved)}
+    return {"rows": {str(row["iteration"]): row for row in timeless_rows(path)}, **without_times(saved)}
 
 
 def without_times(saved):
@@ -88,7 +83,7 @@ def test_each_folder_has_the_files_settings_and_checkpoints_of_a_single_run(whol
         assert same_bits(
             {f"best.agent.{name}": part for name, part in runs[0].load_checkpoint("best")["agent"].items()}, best
         )
-        for found, expected in zip(rows(ours)[:3], rows(single)[:3], strict=True):
+        for found, expected in zip(timeless_rows(ours)[:3], timeless_rows(single)[:3], strict=True):
             assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 
@@ -98,9 +93,9 @@ def test_every_command_takes_such_a_folder(whole, tmp_path, capsys):
     assert main(["eval", str(path), "--episodes", "2", "--device", "cpu"]) == 0
     assert main(["list", "--root", str(tmp_path / "runs")]) == 0
     assert "hopper-shac-10" in capsys.readouterr().out
-    before = rows(path)
+    before = timeless_rows(path)
     assert main(["resume", str(path), "--iterations", "11"]) == 0
-    assert rows(path)[:ITERATIONS] == before and len(rows(path)) == 11
+    assert timeless_rows(path)[:ITERATIONS] == before and len(timeless_rows(path)) == 11
 
 
 def test_a_single_run_goes_on_as_its_member_does(whole, tmp_path):
@@ -109,31 +104,19 @@ def test_a_single_run_goes_on_as_its_member_does(whole, tmp_path):
     shutil.copytree(tmp_path / "runs", tmp_path / "others")
     assert main(["resume", str(one), "--iterations", "11"]) == 0
     assert resume(tmp_path / "others", "--iterations", "11") == 0
-    for found, expected in zip(rows(folders(tmp_path / "others")[0]), rows(one), strict=True):
+    for found, expected in zip(timeless_rows(folders(tmp_path / "others")[0]), timeless_rows(one), strict=True):
         assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 
-def stop_in_iteration(monkeypatch, iteration):
-    finish, calls = Shac.finish, []
-
-    def stopping(self):
-        calls.append(None)
-        if len(calls) == iteration:
-            os.kill(os.getpid(), signal.SIGINT)
-        finish(self)
-
-    monkeypatch.setattr(Shac, "finish", stopping)
-
-
 def test_after_ctrl_c_the_group_goes_on_to_the_bit(whole, tmp_path, monkeypatch, capsys):
-    stop_in_iteration(monkeypatch, 7)
+    ctrl_c_in_iteration(monkeypatch, 7)
     assert train(tmp_path) == 130
     monkeypatch.undo()
     paths = folders(tmp_path)
     assert capsys.readouterr().out.endswith(
         f"Stopped after iteration 7. Go on: trot resume {' '.join(map(str, paths))}\n"
     )
-    assert [len(rows(path)) for path in paths] == [7, 7, 7]
+    assert [len(timeless_rows(path)) for path in paths] == [7, 7, 7]
     # As if it had been killed while it saved: one run's checkpoint is from an iteration before.
     (paths[1] / "checkpoints" / "last.pt").write_bytes((paths[1] / "checkpoints" / "iteration_000006.pt").read_bytes())
     assert resume(tmp_path) == 0
@@ -188,7 +171,7 @@ def test_runs_that_reach_their_goal_at_different_times(whole, tmp_path, monkeypa
     paths = folders(tmp_path)
     saved = [RunFolder.open(path).load_checkpoint("last") for path in paths]
     assert [(one["iteration"], one["finished"]) for one in saved] == [(4, True), (5, True), (6, True)]
-    assert [len(rows(path)) for path in paths] == [4, 5, 6]
+    assert [len(timeless_rows(path)) for path in paths] == [4, 5, 6]
     assert resume(tmp_path) == 0
     assert "All 3 runs are finished or stopped" in capsys.readouterr().out
     # Those that are ahead wait for the others, and come to where a run would that had no goal.
@@ -215,7 +198,7 @@ def test_a_bad_gradient_stops_one_run_and_the_others_are_done(whole, tmp_path, m
         "trot train: 1 of 3 stopped. the policy's gradient became non-finite in iteration 5 or shortly before; nothing "
         f"was learned from it. The window is kept in {window}; run it again: trot replay-fault {window}"
     )
-    assert [row["stopped"] for row in rows(bad)] == [0, 0, 0, 0, 1]
+    assert [row["stopped"] for row in timeless_rows(bad)] == [0, 0, 0, 0, 1]
     assert RunFolder.open(bad).load_checkpoint("last")["iteration"] == 4
     for path, expected in zip((first, last), (folders(whole)[0], folders(whole)[2]), strict=True):
         assert same_bits(end_of(path), end_of(expected))
@@ -227,7 +210,7 @@ def test_a_bad_gradient_stops_one_run_and_the_others_are_done(whole, tmp_path, m
     assert resume(tmp_path, "--iterations", "11") == 0
     assert f"{bad} stopped at a bad gradient, and stays as it is" in capsys.readouterr().out
     assert files == {file: file.read_bytes() for file in files}
-    assert [len(rows(path)) for path in (first, bad, last)] == [11, 5, 11]
+    assert [len(timeless_rows(path)) for path in (first, bad, last)] == [11, 5, 11]
 
 
 def test_where_every_run_stops_the_training_ends(tmp_path, monkeypatch, capsys):
@@ -235,7 +218,7 @@ def test_where_every_run_stops_the_training_ends(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(shac_module, "policy_loss", lambda *given: exact(*given) * float("nan"))
     assert train(tmp_path) == 2
     assert capsys.readouterr().err.count("became non-finite in iteration 1 or shortly before") == 3
-    assert [len(rows(path)) for path in folders(tmp_path)] == [1, 1, 1]
+    assert [len(timeless_rows(path)) for path in folders(tmp_path)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

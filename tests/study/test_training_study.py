@@ -2,13 +2,10 @@
 
 import csv
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from ctrl_c import ctrl_c_after_first_row, timeless_rows
 
 import trot.study
 from trot.cli import main
@@ -27,15 +24,6 @@ def command(root, study, *options, changes):
     return ["study", study, TASK, "--device", "cpu", "--studies", str(root), *options, "--set", *changes]
 
 
-def rows(path):
-    """Without the clock."""
-    if not (path / "metrics.csv").exists():
-        return []
-    return [
-        {name: value for name, value in row.items() if name != "seconds"} for row in RunFolder.open(path).read_metrics()
-    ]
-
-
 @pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
@@ -43,25 +31,17 @@ def test_an_interrupted_study_goes_on_to_the_same_numbers(tmp_path, capsys):
     arguments = command(tmp_path, "deterministic", "--iterations", "200", changes=SMALLEST)
     folder = tmp_path / "deterministic-Docking"
     first, second = (folder / f"Docking-{name}-0" for name in ("stochastic", "deterministic"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trot", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    while not rows(first) and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate()
-    assert process.returncode == 130
-    stopped = printed.splitlines()[-1]
+    stopped = ctrl_c_after_first_row(arguments, first)[-1]
     assert stopped.startswith("Stopped; 0 of 2 runs are finished. Go on: trot study deterministic ")
     assert stopped.endswith("--set " + " ".join(SMALLEST))
-    assert 0 < len(rows(first)) < 200 and not second.exists()
+    assert 0 < len(timeless_rows(first)) < 200 and not second.exists()
     assert main(arguments) == 0
     assert "2 runs: 0 finished, 1 to go on with, 1 to begin" in capsys.readouterr().out
     assert not (tmp_path / "deterministic-Docking-2").exists()
     options = [part for change in SMALLEST for part in ("--" + change.replace("_", "-")).split("=")]
     whole = ["train", TASK, "--iterations", "200", "--device", "cpu", "--runs", str(tmp_path), "--name", "whole"]
     assert main([*whole, *options]) == 0
-    assert rows(first) == rows(tmp_path / "whole") != rows(second)
+    assert timeless_rows(first) == timeless_rows(tmp_path / "whole") != timeless_rows(second)
     assert RunFolder.open(second).settings["settings"]["policy"] == "deterministic"
     capsys.readouterr()
     # Nothing is left to train: it is drawn again.
@@ -71,7 +51,7 @@ def test_an_interrupted_study_goes_on_to_the_same_numbers(tmp_path, capsys):
     assert (folder / "command.txt").read_text().startswith("trot study deterministic ")
     with (folder / "returns.csv").open() as file:
         found = {row["variant"]: float(row["final_return_mean"]) for row in csv.DictReader(file)}
-    ends = {path.name.split("-")[1]: rows(path)[-1]["episode_return"] for path in (first, second)}
+    ends = {path.name.split("-")[1]: timeless_rows(path)[-1]["episode_return"] for path in (first, second)}
     assert found == pytest.approx(ends)
     assert main(command(tmp_path, "deterministic", "--iterations", "201", changes=SMALLEST)) == 2
     assert "was trained with other settings: iterations was 200 and is 201" in capsys.readouterr().err
@@ -88,8 +68,8 @@ def test_the_horizon_is_varied_at_constant_samples(tmp_path, capsys):
     assert [(row["horizon"], row["worlds"], row["seeds"]) for row in found] == [("4", "8", "1"), ("8", "4", "1")]
     for row in found:
         run = folder / f"Docking-h{row['horizon']}-0"
-        best = max(one["episode_return"] for one in rows(run) if one["episodes"])
-        assert float(row["best_return_mean"]) == best and rows(run)[-1]["steps"] == 12 * 32
+        best = max(one["episode_return"] for one in timeless_rows(run) if one["episodes"])
+        assert float(row["best_return_mean"]) == best and timeless_rows(run)[-1]["steps"] == 12 * 32
         assert float(row["seconds_mean"]) == RunFolder.open(run).last_metrics()["seconds"]
     printed = capsys.readouterr().out
     assert "\nDocking: the best return is that of h = " in printed
@@ -123,7 +103,9 @@ def test_seeds_learn_in_one_batch_as_they_would_alone(tmp_path, capsys):
     words = [part for change in SMALLEST for part in ("--" + change.replace("_", "-")).split("=")]
     alone = ["train", TASK, "--iterations", "3", "--device", "cpu", "--runs", str(tmp_path), "--name", "alone"]
     assert main([*alone, "--seed", "1", *words]) == 0
-    for found, expected in zip(rows(folder / "Docking-shac-1"), rows(tmp_path / "alone"), strict=True):
+    for found, expected in zip(
+        timeless_rows(folder / "Docking-shac-1"), timeless_rows(tmp_path / "alone"), strict=True
+    ):
         assert found == pytest.approx(expected, rel=1e-3, nan_ok=True)
 
 

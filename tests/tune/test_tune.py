@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from alike import same_bits
+from ctrl_c import ctrl_c_in_iteration, timeless_rows
 from kicked_weight import BEST_RATE, KICKED, cost
 from killed_trot import KilledTrot
 from made_run import rewrite_settings
@@ -19,7 +20,6 @@ from small_run import DOCKING
 
 from trot.cli import main
 from trot.learn.algorithms import shac as shac_module
-from trot.learn.algorithms.shac import Shac
 from trot.runs.folder import RunFolder
 from trot.tune.search import Asked, make_groups
 
@@ -48,11 +48,6 @@ def table(root, name="tune-Docking"):
         return list(csv.DictReader(file))
 
 
-def rows(path):
-    found = RunFolder.open(path).read_metrics()
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in found]
-
-
 def trials(root):
     return sorted(path for path in (root / "tune-Docking").iterdir() if path.name.startswith("trial-"))
 
@@ -64,7 +59,7 @@ def left(root):
         run = RunFolder.open(path)
         found[path.name] = {
             "settings": run.settings,
-            "rows": {str(row["iteration"]): row for row in rows(path)},
+            "rows": {str(row["iteration"]): row for row in timeless_rows(path)},
             "files": sorted(str(file.relative_to(path)) for file in path.rglob("[!.]*.pt")),
             **{name: without_times(run.load_checkpoint(name)) for name in run.checkpoint_names()},
         }
@@ -123,12 +118,15 @@ def test_every_trial_is_a_run_folder(whole, capsys, tmp_path):
         settings = run.settings["settings"]
         assert {name: settings[name] for name in trial["values"]} == trial["values"]
         lasted = [round_ for round_, places in enumerate(found["places"]) if trial["number"] in places]
-        assert [row["iteration"] for row in rows(path)] == [*range(1, (lasted[-1] + 1) * EACH + 1)]
+        assert [row["iteration"] for row in timeless_rows(path)] == [*range(1, (lasted[-1] + 1) * EACH + 1)]
         parent = None if trial["parent"] is None else trials(whole)[trial["parent"]]
         begun = trial["first_round"] * EACH
         assert run.settings["trial"] == {"number": trial["number"], "from": parent and parent.name, "iteration": begun}
         if parent is not None:
-            assert rows(path)[:begun] == rows(parent)[:begun] and rows(path)[begun] != rows(parent)[begun]
+            assert (
+                timeless_rows(path)[:begun] == timeless_rows(parent)[:begun]
+                and timeless_rows(path)[begun] != timeless_rows(parent)[begun]
+            )
         assert main(["eval", str(path), "--episodes", "2", "--device", "cpu"]) == 0
     assert main(["list", "--root", str(whole)]) == 0
     assert "trial-03" in capsys.readouterr().out
@@ -143,7 +141,7 @@ def test_a_trial_learns_what_a_run_with_its_settings_learns(whole, tmp_path, cap
     for name, value in first.items():
         command[command.index(f"--{name.replace('_', '-')}") + 1] = repr(value)
     assert main([*command[1:], "--device", "cpu", "--runs", str(tmp_path), "--name", "alone"]) == 0
-    ours, alone = rows(trials(whole)[1]), rows(tmp_path / "alone")
+    ours, alone = timeless_rows(trials(whole)[1]), timeless_rows(tmp_path / "alone")
     assert len(alone) == ROUNDS * EACH
     for found, expected in zip(ours, alone, strict=False):
         assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
@@ -160,25 +158,13 @@ def test_a_restarted_trial_goes_on_as_its_parent_would_with_other_settings(whole
     # At the end of a round a trial counts as finished; with the number of iterations it goes on.
     assert main(["resume", str(copy), "--iterations", str(ROUNDS * EACH)]) == 0
     assert child["first_round"] == 1
-    for found, expected in zip(rows(path), rows(copy), strict=False):
+    for found, expected in zip(timeless_rows(path), timeless_rows(copy), strict=False):
         assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
-
-
-def stop_in_iteration(monkeypatch, iteration):
-    finish, calls = Shac.finish, []
-
-    def stopping(self):
-        calls.append(None)
-        if len(calls) == iteration:
-            os.kill(os.getpid(), signal.SIGINT)
-        finish(self)
-
-    monkeypatch.setattr(Shac, "finish", stopping)
 
 
 def test_after_ctrl_c_it_goes_on_to_the_bit(whole, tmp_path, monkeypatch, capsys):
     for iteration in (2, 5):
-        stop_in_iteration(monkeypatch, iteration)
+        ctrl_c_in_iteration(monkeypatch, iteration)
         assert tune(tmp_path) == 130
         monkeypatch.undo()
         again = f"trot {shlex.join([*SEARCH, '--runs', str(tmp_path)])}"
