@@ -28,6 +28,8 @@ DRY_FRICTION_SLOPE = 1.5
 
 FRICTION = "friction of "
 """How the names of terms begin whose force is bounded by Coulomb's law."""
+CONTACT = "contact of "
+"""How the names of terms begin that push along the normal of a touch."""
 
 _DIRECTIONS = np.array([d for d in product((-1.0, 0.0, 1.0), repeat=3) if any(d)])
 _DIRECTIONS /= np.linalg.norm(_DIRECTIONS, axis=1, keepdims=True)
@@ -161,7 +163,7 @@ def _pushed(pose: Pose, feelers: list[_Feeler], direction: Floats, weight: float
             stiffness.append(feeler.stiffness)
             damping.append(feeler.damping * WEIGHTS_ON_A_POINT * weight / max(feeler.stiffness, 1.0))
             slope.append(feeler.friction_slope)
-        yield Term(f"contact of {name}", np.array(normal), np.array(stiffness), np.array(damping), one_sided=True)
+        yield Term(f"{CONTACT}{name}", np.array(normal), np.array(stiffness), np.array(damping), one_sided=True)
         rows = np.concatenate(tangent)
         yield Term(f"{FRICTION}{name}", rows, np.zeros(len(rows)), np.repeat(slope, 2))
 

@@ -16,7 +16,7 @@ import numpy as np
 from trot.sim.model import ActKind, Floats, JointType, Model
 from trot.sim.notes import listed, verb
 from trot.sim.pose import Pose
-from trot.sim.stiff_terms import FRICTION, Term, contact_terms, lasting_terms
+from trot.sim.stiff_terms import CONTACT, FRICTION, Term, contact_terms, lasting_terms
 
 SAFETY = 1.5
 """Substeps in the longest that does not grow. Gradients of the tasks stop growing at 1 (docs/your_own.md, Substeps)."""
@@ -45,6 +45,42 @@ class StiffTerm:
     """As in "friction of geom 'foot'"."""
     longest: float
     """The longest substep, s, with which its motion does not grow if it acts alone."""
+    push: Push | None = None
+    """None where it moves nothing, as an activation."""
+
+
+@dataclass(frozen=True)
+class Push:
+    """A spring and damper, and what it moves, in the direction in which it is stiffest: units by its joint."""
+
+    stiffness: float
+    damping: float
+    inertia: float
+    dof: str
+    """The one that it moves most."""
+    gear: float
+    """Its own motion per motion of that dof."""
+    met: bool
+    """Whether it begins to push where something meets it."""
+
+    @property
+    def margin(self) -> float:
+        """Substeps in the longest that does not grow."""
+        return BOUNCE if self.met else SAFETY
+
+    def substeps(self, control_dt: float, longest: float) -> float:
+        """How many it takes alone, with the longest substep that it bears."""
+        return self.margin * control_dt / longest
+
+    def sentence(self, name: str, control_dt: float) -> str:
+        """What it has and what COMFORTABLE substeps bear."""
+        span = self.margin * control_dt / COMFORTABLE
+        most = {"stiffness": 4 * self.inertia / span**2, "damping": 2 * self.inertia / span}
+        has = {"stiffness": self.stiffness, "damping": 0.0 if self.met else self.damping}
+        pulls = [f"{what} {has[what]:.3g} (at most {most[what]:.2g})" for what in has if has[what] > most[what]]
+        needed = (2 * span * has["damping"] + span**2 * has["stiffness"]) / 4
+        armature = (needed - self.inertia) * self.gear**2
+        return f"{name} has {' and '.join(pulls)}, or armature of about {armature:.2g} for '{self.dof}'."
 
 
 @dataclass(frozen=True)
@@ -80,13 +116,14 @@ def suggest_substeps(model: Model, control_dt: float = 1 / 60) -> Substeps:
     lasting = [term for term in lasting_terms(model, pose) if _acts(term)]
     ways = [[term for term in way if _acts(term)] for way in contact_terms(model, pose)]
     slow = _activations(model)
-    alone = _alone(inverse, [*lasting, *(term for way in ways for term in way)]) | slow
+    found = _alone(model, inverse, [*lasting, *(term for way in ways for term in way)])
+    found |= {name: StiffTerm(name, bound) for name, bound in slow.items()}
     longest, count, decides = _decide(inverse, lasting, ways, slow, control_dt)
     smooth = [[term for term in way if not term.name.startswith(FRICTION)] for way in ways]
-    names = sorted(alone, key=lambda name: (name != decides, alone[name]))
+    ranked = sorted(found.values(), key=lambda term: (term.name != decides, term.longest))
     return Substeps(
         count, control_dt, longest, _decide(inverse, lasting, smooth, slow, control_dt)[1],
-        tuple(StiffTerm(name, alone[name]) for name in names),
+        tuple(ranked),
     )  # fmt: skip
 
 
@@ -139,14 +176,31 @@ def _stiffest(inverse: Floats, lasting: list[Term], ways: list[list[Term]]) -> t
     return min((longest_substep(inverse, [*lasting, *way]) for way in ([], *ranked[:LOOKED_AT])), key=lambda f: f[0])
 
 
-def _alone(inverse: Floats, terms: Sequence[Term]) -> dict[str, float]:
-    """The longest substep of each element by itself, in the way in which it acts most stiffly."""
+def _alone(model: Model, inverse: Floats, terms: Sequence[Term]) -> dict[str, StiffTerm]:
+    """Each element by itself, in the way in which it acts most stiffly."""
     stiffest: dict[str, tuple[float, Term]] = {}
     for term in terms:
         rate = _rate(inverse, term)
         if term.name not in stiffest or rate > stiffest[term.name][0]:
             stiffest[term.name] = rate, term
-    return {name: longest_substep(inverse, [term])[0] for name, (_, term) in stiffest.items()}
+    return {
+        name: StiffTerm(name, longest_substep(inverse, [term])[0], _push(model, inverse, term))
+        for name, (_, term) in stiffest.items()
+    }
+
+
+def _push(model: Model, inverse: Floats, term: Term) -> Push | None:
+    give = np.einsum("ij,jk,ik->i", term.jacobian, inverse, term.jacobian)
+    row = int((term.damping * give / 2 + np.sqrt(term.stiffness * give) / 2).argmax())
+    if give[row] == 0:
+        # It pushes where nothing can move.
+        return None
+    along = term.jacobian[row]
+    dof = int((along**2 * inverse.diagonal()).argmax())
+    return Push(
+        float(term.stiffness[row]), float(term.damping[row]), 1 / float(give[row]), model.dof_name[dof],
+        float(along[dof]), term.one_sided,
+    )  # fmt: skip
 
 
 def _rate(inverse: Floats, term: Term) -> float:
@@ -208,3 +262,21 @@ def tell_light_joints(model: Model, found: Substeps) -> str | None:
 def _free_dofs(model: Model) -> set[int]:
     starts = model.joint_dof_start[model.joint_type == JointType.FREE]
     return {int(start) + k for start in starts for k in range(6)}
+
+
+def tell_stiff_terms(found: Substeps) -> str | None:
+    """What to change where springs or dampers ask for many substeps, with the numbers that would do."""
+    many = MANY * COMFORTABLE
+    if found.count <= many or not _is_own(found.terms[0]):
+        return None
+    stiff = [t for t in found.terms if _is_own(t) and t.push and t.push.substeps(found.control_dt, t.longest) > many]
+    told = [t.push.sentence(t.name, found.control_dt) for t in (found.terms[0], *stiff[1:4]) if t.push is not None]
+    more = f" And {len(stiff) - 4} more." if len(stiff) > 4 else ""
+    implicit = any(term.name.startswith("damping of") for term in stiff)
+    why = " MuJoCo damps joints implicitly, which bears what no explicit substep does." if implicit else ""
+    return f"for {COMFORTABLE} substeps lower what is stiff, or give its joint armature: {' '.join(told)}{more}{why}"
+
+
+def _is_own(term: StiffTerm) -> bool:
+    """Whether it is the robot's own, and no touch."""
+    return not term.name.startswith((FRICTION, CONTACT)) and term.push is not None
