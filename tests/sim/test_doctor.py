@@ -240,7 +240,8 @@ def test_no_share_of_the_controls_is_refused(share: str, tmp_path: Path, capsys:
 def test_what_no_number_of_substeps_bears_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As Gymnasium's Fetch, whose base has a damping of 1e11."""
     path = tmp_path / "leg.xml"
-    path.write_text(LEG.format(ground="", masks="", mass=5).replace('damping="0.5"', 'damping="1e11"'))
+    text = LEG.format(ground="", masks="", mass=5).replace('pos="0 0 -0.3"', 'pos="0.3 0 0"')
+    path.write_text(text.replace('damping="0.5"', 'damping="1e11"'))
     assert main(["check", str(path), "--worlds", "2", "--seconds", "0.1"]) == 2
     printed = capsys.readouterr().out
     assert "damping of joint 'hip' has damping 1e+11 (at most " in printed

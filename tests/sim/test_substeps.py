@@ -152,6 +152,12 @@ def test_limits_are_advised_with_the_margin_of_what_bounces() -> None:
     assert heavy.count == pytest.approx(COMFORTABLE, rel=0.05)
 
 
+def test_dry_friction_is_less_steep_at_a_larger_speed() -> None:
+    told = advised(sled(run='frictionloss="70" user="1e3 0 0.001"'))
+    assert "dry friction of joint 'run' has damping 1.05e+05" in told and "third user number" in told
+    assert suggest_substeps(sled(run='frictionloss="70" user="1e3 0 1"')).count < COMFORTABLE
+
+
 def test_a_gear_counts_in_the_armature_that_is_advised() -> None:
     text = PENDULUM.format(kp=1e7, kv=0)
     armature = float(advised(load_model(text)).partition("armature of about ")[2].split()[0])

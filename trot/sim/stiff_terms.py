@@ -30,6 +30,8 @@ FRICTION = "friction of "
 """How the names of terms begin whose force is bounded by Coulomb's law."""
 CONTACT = "contact of "
 """How the names of terms begin that push along the normal of a touch."""
+DRY_FRICTION = "dry friction of "
+"""How the names of terms begin that are a joint's frictionloss."""
 
 _DIRECTIONS = np.array([d for d in product((-1.0, 0.0, 1.0), repeat=3) if any(d)])
 _DIRECTIONS /= np.linalg.norm(_DIRECTIONS, axis=1, keepdims=True)
@@ -63,7 +65,7 @@ def lasting_terms(model: Model, pose: Pose) -> Iterator[Term]:
         limit_damping = model.joint_limit_damping[joint] * limited[joint] * LIMIT_DEPTH
         yield _term(f"damping of joint '{name}'", unit[dof], 0.0, model.dof_damping[dof])
         yield _term(f"spring of joint '{name}'", unit[dof], model.joint_stiffness[joint], 0.0)
-        yield _term(f"dry friction of joint '{name}'", unit[dof], 0.0, slope)
+        yield _term(f"{DRY_FRICTION}joint '{name}'", unit[dof], 0.0, slope)
         yield _term(f"limit of joint '{name}'", unit[dof], limit, limit_damping, one_sided=True)
     yield from _servo_terms(model)
     yield from _tie_terms(model)

@@ -16,7 +16,7 @@ import numpy as np
 from trot.sim.model import ActKind, Floats, JointType, Model
 from trot.sim.notes import listed, verb
 from trot.sim.pose import Pose
-from trot.sim.stiff_terms import CONTACT, FRICTION, Term, contact_terms, lasting_terms
+from trot.sim.stiff_terms import CONTACT, DRY_FRICTION, FRICTION, Term, contact_terms, lasting_terms
 
 SAFETY = 1.5
 """Substeps in the longest that does not grow. Gradients of the tasks stop growing at 1 (docs/your_own.md, Substeps)."""
@@ -274,6 +274,8 @@ def tell_stiff_terms(found: Substeps) -> str | None:
     more = f" And {len(stiff) - 4} more." if len(stiff) > 4 else ""
     implicit = any(term.name.startswith("damping of") for term in stiff)
     why = " MuJoCo damps joints implicitly, which bears what no explicit substep does." if implicit else ""
+    if any(term.name.startswith(DRY_FRICTION) for term in stiff):
+        why += " Dry friction is less steep with a larger third user number of its joint, which a URDF has not."
     return f"for {COMFORTABLE} substeps lower what is stiff, or give its joint armature: {' '.join(told)}{more}{why}"
 
 
