@@ -14,16 +14,8 @@ from trot.sim.load import load_model
 from trot.sim.model import Model
 from trot.sim.state import State
 from trot.sim.step import step
-from trot.sim.substeps import (
-    BOUNCE,
-    COMFORTABLE,
-    LEAST,
-    SAFETY,
-    Substeps,
-    suggest_substeps,
-    tell_stiff_friction,
-    tell_stiff_terms,
-)
+from trot.sim.substep_advice import COMFORTABLE, tell_stiff_friction, tell_stiff_terms
+from trot.sim.substeps import BOUNCE, LEAST, SAFETY, Substeps, suggest_substeps
 
 DT = 1 / 60
 

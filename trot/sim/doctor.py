@@ -19,7 +19,8 @@ from trot.sim.gradient_check import Row, report, require_sensible
 from trot.sim.load import load_model
 from trot.sim.model import WORLD, JointType, Model
 from trot.sim.refused import explain_refusal
-from trot.sim.substeps import suggest_substeps, tell_light_joints, tell_stiff_friction, tell_stiff_terms
+from trot.sim.substep_advice import tell_light_joints, tell_stiff_friction, tell_stiff_terms
+from trot.sim.substeps import suggest_substeps
 from trot.sim.weld import fold_welds
 
 LARGEST_ACCELERATION_ERROR = 1e-8

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trot.sim.model import ActKind, Floats, JointType, Model
-from trot.sim.notes import listed, verb
+from trot.sim.model import ActKind, Floats, Model
 from trot.sim.pose import Pose
-from trot.sim.stiff_terms import CONTACT, DRY_FRICTION, FRICTION, Term, contact_terms, lasting_terms
+from trot.sim.stiff_terms import FRICTION, Term, contact_terms, lasting_terms
 
 SAFETY = 1.5
 """Substeps in the longest that does not grow. Gradients of the tasks stop growing at 1 (docs/your_own.md, Substeps)."""
@@ -27,11 +26,6 @@ up to 60 % of its energy at 1.5, though its motion does not grow while they touc
 
 LEAST = 4
 """Substeps for the accuracy of the motion itself, where nothing is stiff."""
-
-COMFORTABLE = 32
-"""Substeps that are not many."""
-MANY = 3
-"""Times that many are."""
 
 LOOKED_AT = 12
 """Of the ways in which a robot may touch, so many of the stiffest are worked out with all that acts besides."""
@@ -67,20 +61,6 @@ class Push:
     def margin(self) -> float:
         """Substeps in the longest that does not grow."""
         return BOUNCE if self.met else SAFETY
-
-    def substeps(self, control_dt: float, longest: float) -> float:
-        """How many it takes alone, with the longest substep that it bears."""
-        return self.margin * control_dt / longest
-
-    def sentence(self, name: str, control_dt: float) -> str:
-        """What it has and what COMFORTABLE substeps bear."""
-        span = self.margin * control_dt / COMFORTABLE
-        most = {"stiffness": 4 * self.inertia / span**2, "damping": 2 * self.inertia / span}
-        has = {"stiffness": self.stiffness, "damping": 0.0 if self.met else self.damping}
-        pulls = [f"{what} {has[what]:.3g} (at most {most[what]:.2g})" for what in has if has[what] > most[what]]
-        needed = (2 * span * has["damping"] + span**2 * has["stiffness"]) / 4
-        armature = (needed - self.inertia) * self.gear**2
-        return f"{name} has {' and '.join(pulls)}, or armature of about {armature:.2g} for '{self.dof}'."
 
 
 @dataclass(frozen=True)
@@ -227,58 +207,3 @@ def _count(needed: float) -> int:
 
 def _acts(term: Term) -> bool:
     return bool(np.any((term.stiffness > 0) | (term.damping > 0)))
-
-
-def tell_stiff_friction(model: Model, found: Substeps) -> str | None:
-    """What to do where friction of light parts alone asks for many substeps; None where it does not."""
-    few = max(COMFORTABLE, found.without_friction)
-    if not found.terms[:1] or not found.terms[0].name.startswith(FRICTION) or found.count <= MANY * few:
-        return None
-    stiffness, damping, friction = (float(values.max()) for values in (
-        model.shape_stiffness, model.shape_damping, model.shape_friction_stiffness,
-    ))  # fmt: skip
-    # Two digits do.
-    softer = float(f"{friction * few / found.count:.2g}")
-    on_a_foot = float(model.body_mass.sum() * np.linalg.norm(model.gravity) * model.shape_friction.max()) / 4
-    return (
-        f"friction is stiff for parts so light. Give a friction stiffness of {softer:g} N s/m instead of "
-        f"{friction:g}, by --contact {stiffness:g} {damping:g} {softer:g} or in the geoms' user attribute, and about "
-        f"{few} substeps do. A foot that bears a quarter of the weight then creeps at up to "
-        f"{on_a_foot / softer:.2g} m/s before it slides, instead of {on_a_foot / friction:.2g} m/s."
-    )
-
-
-def tell_light_joints(model: Model, found: Substeps) -> str | None:
-    """What to do where limits, servos or contacts ask for many substeps of joints that have no rotor inertia."""
-    without = [model.dof_name[dof] for dof in np.flatnonzero(model.dof_armature == 0) if dof not in _free_dofs(model)]
-    if found.without_friction <= COMFORTABLE or not without:
-        return None
-    return (
-        f"{listed('joint', without)} {verb(without, 'has', 'have')} no armature, the inertia of a motor's rotor times "
-        "its gear ratio squared, which makes light parts less stiff: try --armature 0.005 (kg m^2)."
-    )
-
-
-def _free_dofs(model: Model) -> set[int]:
-    starts = model.joint_dof_start[model.joint_type == JointType.FREE]
-    return {int(start) + k for start in starts for k in range(6)}
-
-
-def tell_stiff_terms(found: Substeps) -> str | None:
-    """What to change where springs or dampers ask for many substeps, with the numbers that would do."""
-    many = MANY * COMFORTABLE
-    if found.count <= many or not _is_own(found.terms[0]):
-        return None
-    stiff = [t for t in found.terms if _is_own(t) and t.push and t.push.substeps(found.control_dt, t.longest) > many]
-    told = [t.push.sentence(t.name, found.control_dt) for t in (found.terms[0], *stiff[1:4]) if t.push is not None]
-    more = f" And {len(stiff) - 4} more." if len(stiff) > 4 else ""
-    implicit = any(term.name.startswith("damping of") for term in stiff)
-    why = " MuJoCo damps joints implicitly, which bears what no explicit substep does." if implicit else ""
-    if any(term.name.startswith(DRY_FRICTION) for term in stiff):
-        why += " Dry friction is less steep with a larger third user number of its joint, which a URDF has not."
-    return f"for {COMFORTABLE} substeps lower what is stiff, or give its joint armature: {' '.join(told)}{more}{why}"
-
-
-def _is_own(term: StiffTerm) -> bool:
-    """Whether it is the robot's own, and no touch."""
-    return not term.name.startswith((FRICTION, CONTACT)) and term.push is not None
