@@ -16,6 +16,7 @@ from trot.sim.errors import NonFiniteError
 from trot.sim.gradient_check import Row
 from trot.sim.load import load_model
 from trot.sim.model import Model
+from trot.sim.pose import Pose
 from trot.sim.source_lines import SourceLines
 
 REFUSED = """<mujoco>
@@ -151,6 +152,7 @@ def test_what_is_missing_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "note: nothing touches the ground" in capsys.readouterr().out
 
 
+AXES = ("1 0 0", "0 1 0", "0 0 1", "1 1 0")
 LIMB = '<body name="{0}"><joint name="{0}" axis="0 1 0"/><geom size="0.1" pos="0.3 0 0"/></body>'
 
 
@@ -235,6 +237,22 @@ def test_a_share_of_the_controls_leads_away_from_zero() -> None:
 def test_no_share_of_the_controls_is_refused(share: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", leg(tmp_path), "--control-share", share]) == 2
     assert "control_share must be above 0" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:Inertia matrix is too close to singular")
+def test_joints_that_move_no_mass_together_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slides along x, y and their diagonal: two of them undo the third."""
+    # MuJoCo writes a log where it stands.
+    monkeypatch.chdir(tmp_path)
+    slides = "".join(f'<joint name="{n}" type="slide" axis="{a}"/>' for n, a in zip("xyzd", AXES, strict=True))
+    path = tmp_path / "robot.xml"
+    path.write_text(f'<mujoco><worldbody><body>{slides}<geom size="0.1"/></body></worldbody></mujoco>')
+    assert main(["check", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "joints 'x', 'y' and 'd' can move without moving any mass" in told and "--armature" in told
+    assert Pose(load_model(path, armature=0.01)).massless_motion() == []
 
 
 def test_what_no_number_of_substeps_bears_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

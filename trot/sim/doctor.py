@@ -18,6 +18,8 @@ from trot.sim.errors import ModelError, NonFiniteError
 from trot.sim.gradient_check import Row, report, require_sensible
 from trot.sim.load import load_model
 from trot.sim.model import WORLD, JointType, Model
+from trot.sim.notes import listed
+from trot.sim.pose import Pose
 from trot.sim.refused import explain_refusal
 from trot.sim.substep_advice import tell_light_joints, tell_stiff_friction, tell_stiff_terms
 from trot.sim.substeps import suggest_substeps
@@ -40,6 +42,7 @@ def run_check(settings: CheckSettings) -> bool:
     print(f"{settings.model}: {_size(model)}")
     for note in (*model.notes, *_missing(model, settings)):
         print(f"note: {note}")
+    _require_mass(model)
     right = _tell_accelerations(model) if settings.drop else True
     counts, suggested = _tell_substeps(model, settings)
     if settings.drop:
@@ -121,6 +124,16 @@ def _missing(model: Model, settings: CheckSettings) -> Iterator[str]:
         yield "nothing touches the ground: no geom's masks let it."
     if model.num_controls == 0:
         yield "nothing drives it: there are no actuators. --actuators motor gives every hinge and slide one."
+
+
+def _require_mass(model: Model) -> None:
+    if singular := Pose(model).massless_motion():
+        names = [model.dof_name[dof] for dof in singular]
+        raise ModelError(
+            f"{listed('joint', names)} can move without moving any mass at the default pose, so that accelerations are "
+            "not determined: the mass matrix is singular. Give one of them armature (--armature 0.01 gives it to all "
+            "that have none), or take one out."
+        )
 
 
 def _tell_accelerations(model: Model) -> bool:
