@@ -213,7 +213,9 @@ def test_random_controls_that_blow_it_up_are_made_smaller(
     assert main(["check", robot, "--actuators", "motor", "--worlds", "2", "--seconds", "0.2", "--no-drop"]) == 0
     assert shares == [1, doctor.CALM]
     assert "first at 'hip'" in capsys.readouterr().out
-    # Nothing drives it: then the controls are not at fault.
+    # Too few substeps were asked for, or nothing drives it: then the controls are not at fault.
+    few = ["--actuators", "motor", "--substeps", "2"]
+    assert main(["check", robot, *few, "--worlds", "2", "--seconds", "0.2", "--no-drop"]) == 2
     assert main(["check", robot, "--worlds", "2", "--seconds", "0.2", "--no-drop"]) == 2
 
 

@@ -50,18 +50,21 @@ def run_check(settings: CheckSettings) -> bool:
         right = right and steady
     else:
         count = counts[0]
-    exact = report(_gradients(model, replace(settings, substeps=count)), settings.tolerance)
+    exact = report(_gradients(model, replace(settings, substeps=count), enough=count >= suggested), settings.tolerance)
     if not exact and count < suggested:
         print(f"With {count} substeps instead of {suggested} gradients may grow until nothing can be told of them.")
     return exact and right
 
 
-def _gradients(model: Model, settings: CheckSettings) -> list[Row]:
-    """Of a random motion with controls of all their range, or of a part of it where that is more than it bears."""
+def _gradients(model: Model, settings: CheckSettings, enough: bool) -> list[Row]:
+    """Of a random motion with controls of all their range, or of a part of it where that is more than it bears.
+
+    enough: whether there are as many substeps as suggested; else these are at fault.
+    """
     try:
         return check_gradients(model, settings)
     except NonFiniteError as error:
-        if settings.control_share <= CALM or model.num_controls == 0:
+        if not enough or settings.control_share <= CALM or model.num_controls == 0:
             raise
         print(
             f"advice: random controls of all their range blow it up within {settings.seconds:g} s, first at "
