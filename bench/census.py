@@ -31,6 +31,7 @@ import tyro
 from bench.census_child import Verdict
 from bench.report import markdown_table
 from bench.robots import ROOT
+from trot.sim.doctor import LARGEST_ACCELERATION_ERROR
 
 MOVING = ("revolute", "continuous", "prismatic", "planar", "floating")
 """The joints of a URDF that are no welds."""
@@ -218,12 +219,16 @@ def summary(census: Census, worst: int) -> str:
     for title, told in (("refused because", refused), ("loads with a note", noted)):
         if told:
             parts.append(reason_table(title, told))
-    errors = {f: v.acceleration_error for f, v in census.verdicts.items() if v.acceleration_error is not None}
-    if errors:
-        ranked = sorted(errors.items(), key=lambda item: -item[1])[:worst]
-        rows = [[str(file.path), f"{error:.1e}"] for file, error in ranked]
-        parts.append(f"Accelerations of {len(errors)} robots were compared. The largest relative errors:")
-        parts.append(markdown_table(["robot", "error"], rows))
+    errors = [(v.acceleration_error, str(f.path), v.acceleration_where) for f, v in census.verdicts.items()]
+    compared = sorted(((e, path, where) for e, path, where in errors if e is not None), reverse=True)
+    if compared:
+        good = sum(error <= LARGEST_ACCELERATION_ERROR for error, _, _ in compared)
+        parts.append(
+            f"Accelerations of {len(compared)} robots were compared: {good} within {LARGEST_ACCELERATION_ERROR:g} of "
+            "the largest in their state. The largest errors:"
+        )
+        rows = [[path, f"{error:.1e}", where or ""] for error, path, where in compared[:worst]]
+        parts.append(markdown_table(["robot", "error", "at"], rows))
     return "\n\n".join(parts)
 
 

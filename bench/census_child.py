@@ -16,6 +16,7 @@ import mujoco
 
 from trot.sim.accelerations import compare_accelerations
 from trot.sim.load import ModelError, load_model
+from trot.sim.programs import FORWARD
 
 
 @dataclass
@@ -32,6 +33,8 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     acceleration_error: float | None = None
     """The largest difference from MuJoCo's accelerations, relative to the largest of them in its state."""
+    acceleration_where: str | None = None
+    """At which dof, and both numbers."""
 
 
 def judge(path: str, options: dict[str, Any], accelerations: bool) -> Verdict:
@@ -56,7 +59,9 @@ def judge(path: str, options: dict[str, Any], accelerations: bool) -> Verdict:
     verdict.moving_joints, verdict.actuators = model.num_joints, model.num_controls
     verdict.notes = list(model.notes)
     if accelerations:
-        verdict.acceleration_error = compare_accelerations(model).relative
+        worst = compare_accelerations(model, (FORWARD,))
+        verdict.acceleration_error = worst.relative
+        verdict.acceleration_where = f"{worst.dof}: {worst.ours:.9g}, MuJoCo {worst.theirs:.9g}"
     return verdict
 
 

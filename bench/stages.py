@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.robots import CONTROL_DT, Robot, draw_controls, draw_start
+from bench.robots import CONTROL_DT, Robot
+from bench.window import Window
 from trot.sim.build import HEADERS, Variant
 from trot.sim.launch import Launcher, launcher
 from trot.sim.model import Model
@@ -46,36 +47,40 @@ class StageCycles:
     backward: dict[str, float]
 
 
-def measure_stages(robot: Robot, model: Model, device: torch.device, repeats: int) -> StageCycles:
-    """Run windows through the profiling kernels, one thread on the CPU."""
+def measure_stages(window: Window, repeats: int) -> StageCycles:
+    """Run a window through the profiling kernels, one thread on the CPU: of each stage the median of the repetitions.
+
+    Whatever else the machine does meanwhile is counted to the stage that it interrupts.
+    """
     set_num_threads(1)
-    run = kernels_in_use(model, device, profile=True)
-    physics = Physics(run, CONTROL_DT, robot.substeps)
-    start = draw_start(robot, model, PROFILE_WORLDS, device)
-    controls = draw_controls(model, PROFILE_WORLDS, device)
-    forward, backward = torch.zeros_like(run.cycles), torch.zeros_like(run.cycles)
-    for repetition in range(repeats + 1):
-        if repetition == 1:
-            # The first window fills the caches and is not counted.
-            forward.zero_()
-            backward.zero_()
-        joint_q, joint_qd = start.joint_q, start.joint_qd
-        passes: list[Pass] = []
-        run.cycles.zero_()
-        for control in controls:
-            passes.append(Pass(physics, joint_q, joint_qd, control, None))
-            joint_q, joint_qd, _ = passes[-1].forward(keep=True)
-        forward += run.cycles
-        run.cycles.zero_()
-        q_bar, qd_bar = torch.ones_like(joint_q), torch.ones_like(joint_qd)
-        for ran in reversed(passes):
-            q_bar, qd_bar, *_ = ran.backward(q_bar, qd_bar, tangent=False)
-        backward += run.cycles
-    substeps = repeats * robot.window_substeps
+    device = window.start.joint_q.device
+    run = kernels_in_use(window.model, device, profile=True)
+    physics = Physics(run, CONTROL_DT, window.robot.substeps)
+    # The first repetition fills the caches and is not counted.
+    counted = [_run_profiled(window, physics) for _ in range(repeats + 1)][1:]
+    forward, backward = (torch.stack(cycles).double().median(dim=0).values for cycles in zip(*counted, strict=True))
+    substeps = window.robot.window_substeps
     return StageCycles(
-        robot.name, device.type.upper(), run.kernels.sizes.worlds_per_block,
+        window.robot.name, device.type.upper(), run.kernels.sizes.worlds_per_block,
         _per_substep(forward, substeps), _per_substep(backward, substeps),
     )  # fmt: skip
+
+
+def _run_profiled(window: Window, physics: Physics) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cycles of each stage, forward and backward, of all substeps together."""
+    run = physics.run
+    joint_q, joint_qd = window.start.joint_q, window.start.joint_qd
+    passes: list[Pass] = []
+    run.cycles.zero_()
+    for control in window.controls:
+        passes.append(Pass(physics, joint_q, joint_qd, control, None))
+        joint_q, joint_qd, _ = passes[-1].forward(keep=True)
+    forward = run.cycles.clone()
+    run.cycles.zero_()
+    q_bar, qd_bar = torch.ones_like(joint_q), torch.ones_like(joint_qd)
+    for ran in reversed(passes):
+        q_bar, qd_bar, *_ = ran.backward(q_bar, qd_bar, tangent=False)
+    return forward, run.cycles.clone()
 
 
 def _per_substep(cycles: torch.Tensor, substeps: int) -> dict[str, float]:

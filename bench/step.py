@@ -20,7 +20,7 @@ from bench.peers import measure_mujoco
 from bench.places import Place, find_places
 from bench.report import Report, describe_machine, gpu_name
 from bench.robots import ANT, CONTROL_STEPS, HUMANOID, ROBOTS, Robot
-from bench.stages import kept_memory, measure_stages
+from bench.stages import PROFILE_WORLDS, kept_memory, measure_stages
 from bench.start import measure_start
 from bench.window import Timing, Window, measure
 from trot.sim.load import load_model
@@ -122,7 +122,7 @@ def _measure_kernels(report: Report, robots: Loaded, devices: list[torch.device]
         stages = []
         for robot, model in robots:
             _say(f"{robot.name}, {device.type}: cycles of each stage")
-            stages.append(measure_stages(robot, model, device, repeats))
+            stages.append(measure_stages(Window.draw(robot, model, PROFILE_WORLDS, device), repeats))
             report.memory.append(kept_memory(robot, model, device))
         report.stages += stages
         _print_section(f"Stages, {device.type.upper()}", tables.stage_table(stages))

@@ -167,7 +167,8 @@ def _add_laws(rng: np.random.Generator, robot: ElementTree.Element, ranges: bool
     ElementTree.SubElement(actuators, "motor", tendon="fixed1", gear=_text(rng.normal(0, 3, 1)), ctrlrange="-1 1")
     if len(names) > 1:
         follower, leader = (str(name) for name in rng.choice(names, 2, replace=False))
-        polynomial = _text(rng.normal(0, 0.5, 5))
+        # Steep ones would throw about whatever is far from its reference.
+        polynomial = _text(rng.normal(0, [0.3, 0.5, 0.1, 0.02, 0.005]))
         equality = ElementTree.SubElement(robot, "equality")
         ElementTree.SubElement(equality, "joint", joint1=follower, joint2=leader, polycoef=polynomial)
 

@@ -6,6 +6,7 @@ rounding may differ.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import mujoco
@@ -15,6 +16,7 @@ import torch
 from random_robots import random_robot
 from torch import Tensor
 
+from trot.sim.build import HEADERS
 from trot.sim.linearize import linearize
 from trot.sim.load import load_model
 from trot.sim.manifold import retract
@@ -32,6 +34,8 @@ ROBOTS = {
     "muscle_humanoid": ROOT / "trot" / "envs" / "assets" / "muscle_humanoid.xml",
 }
 DT, SUBSTEPS = 1 / 60, 16
+
+ATOMIC = re.compile(r"\batomic\w*|\b__sync_fetch\w*|\bwp::atomic\w*")
 
 Inputs = tuple[Tensor, ...]
 """joint_q, joint_qd, control, and for the gradient what to multiply the next joint_q and joint_qd by."""
@@ -105,6 +109,14 @@ def touching(model: Model, joint_q: Tensor) -> list[bool]:
         kinds = model.source.geom_type[data.contact.geom]
         result.append(bool((kinds == mujoco.mjtGeom.mjGEOM_PLANE).any()))
     return result
+
+
+def test_no_kernel_adds_in_an_order_that_may_change():
+    """Every number has one owner: an atomic addition would add in whatever order the threads arrive."""
+    headers = sorted(HEADERS.glob("*.h"))
+    assert len(headers) > 10
+    code = {header.name: re.sub(r"//.*", "", header.read_text(encoding="utf-8")) for header in headers}
+    assert {name: ATOMIC.findall(text) for name, text in code.items() if ATOMIC.search(text)} == {}
 
 
 def test_some_worlds_touch_the_ground_and_some_do_not(model):

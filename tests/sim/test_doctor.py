@@ -6,11 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from trot.cli import main
 from trot.sim import doctor
 from trot.sim.accelerations import AccelerationError
+from trot.sim.check_robot import CheckSettings, _random_control
+from trot.sim.errors import NonFiniteError
+from trot.sim.gradient_check import Row
 from trot.sim.load import load_model
+from trot.sim.model import Model
+from trot.sim.pose import Pose
 from trot.sim.source_lines import SourceLines
 
 REFUSED = """<mujoco>
@@ -144,6 +150,122 @@ def test_what_is_missing_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert ["no ground" in notes[0], "no actuators" in notes[1]] == [True, True]
     assert main(["check", leg(tmp_path, masks='contype="0" conaffinity="0"'), *quick]) == 0
     assert "note: nothing touches the ground" in capsys.readouterr().out
+
+
+AXES = ("1 0 0", "0 1 0", "0 0 1", "1 1 0")
+LIMB = '<body name="{0}"><joint name="{0}" axis="0 1 0"/><geom size="0.1" pos="0.3 0 0"/></body>'
+
+
+@pytest.mark.parametrize(
+    ("limbs", "told"),
+    [
+        (LIMB.format("arm"), False),
+        (f'<body name="torso">{LIMB.format("left")}{LIMB.format("right")}{LIMB.format("waist")}</body>', True),
+        (
+            LIMB.format("planar").replace(
+                "<geom", '<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><geom'
+            ),
+            False,
+        ),
+    ],
+    ids=["arm", "limbs", "planar"],
+)
+def test_a_base_that_may_have_been_meant_to_move_is_noted(limbs: str, told: bool, tmp_path: Path) -> None:
+    path = tmp_path / "robot.xml"
+    path.write_text(f"<mujoco><worldbody>{limbs}</worldbody></mujoco>")
+    notes = list(doctor._missing(load_model(path), CheckSettings(path)))
+    assert any("fixed to the world" in note for note in notes) == told
+
+
+def test_a_part_of_a_robot_names_the_file_that_includes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    part = tmp_path / "part.xml"
+    part.write_text(
+        '<mujoco><worldbody><body name="b"><joint/><geom name="foot" size="0.1"/></body></worldbody>'
+        '<contact><pair geom1="foot" geom2="floor"/></contact></mujoco>'
+    )
+    assert main(["check", str(part)]) == 2
+    assert "What to do" not in capsys.readouterr().err
+    (tmp_path / "other.xml").write_text('<mujoco><include file="another_part.xml"/></mujoco>')
+    scene = tmp_path / "scene.xml"
+    scene.write_text(
+        '<mujoco>\n<include\n  file="part.xml" />\n<worldbody><geom name="floor" type="plane" size="1 1 1"/>'
+        "</worldbody></mujoco>"
+    )
+    assert main(["check", str(part)]) == 2
+    assert f"Try  trot check {scene}" in capsys.readouterr().err
+    assert load_model(scene).num_pairs == 1
+
+
+def test_random_controls_that_blow_it_up_are_made_smaller(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    robot = leg(tmp_path)
+    shares: list[float] = []
+    checked = doctor.check_gradients
+
+    def too_strong(model: Model, settings: CheckSettings) -> list[Row]:
+        shares.append(settings.control_share)
+        if settings.control_share == 1:
+            raise NonFiniteError(0, 3, "hip", 1)
+        return checked(model, settings)
+
+    monkeypatch.setattr(doctor, "check_gradients", too_strong)
+    assert main(["check", robot, "--actuators", "motor", "--worlds", "2", "--seconds", "0.2", "--no-drop"]) == 0
+    assert shares == [1, doctor.CALM]
+    assert "first at 'hip'" in capsys.readouterr().out
+    # Too few substeps were asked for, or nothing drives it: then the controls are not at fault.
+    few = ["--actuators", "motor", "--substeps", "2"]
+    assert main(["check", robot, *few, "--worlds", "2", "--seconds", "0.2", "--no-drop"]) == 2
+    assert main(["check", robot, "--worlds", "2", "--seconds", "0.2", "--no-drop"]) == 2
+
+
+def test_a_share_of_the_controls_leads_away_from_zero() -> None:
+    """Ranges around zero, and above it."""
+    text = LEG.format(ground="", masks="", mass=1).replace(
+        "</mujoco>",
+        '<actuator><motor joint="hip" ctrlrange="-2 2"/><motor joint="hip" ctrlrange="1 3"/></actuator></mujoco>',
+    )
+    model = load_model(text)
+    full, part = (
+        _random_control(model, CheckSettings(Path(), worlds=100, control_share=share), torch.Generator().manual_seed(0))
+        for share in (1.0, 0.1)
+    )
+    assert full[:, 0].abs().max() > 1.5 and full[:, 1].max() > 2.5
+    torch.testing.assert_close(part[:, 0], 0.1 * full[:, 0])
+    torch.testing.assert_close(part[:, 1], 1 + 0.1 * (full[:, 1] - 1))
+
+
+@pytest.mark.parametrize("share", ["0", "-1", "1.5", "nan"])
+def test_no_share_of_the_controls_is_refused(share: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", leg(tmp_path), "--control-share", share]) == 2
+    assert "control_share must be above 0" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:Inertia matrix is too close to singular")
+def test_joints_that_move_no_mass_together_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slides along x, y and their diagonal: two of them undo the third."""
+    # MuJoCo writes a log where it stands.
+    monkeypatch.chdir(tmp_path)
+    slides = "".join(f'<joint name="{n}" type="slide" axis="{a}"/>' for n, a in zip("xyzd", AXES, strict=True))
+    path = tmp_path / "robot.xml"
+    path.write_text(f'<mujoco><worldbody><body>{slides}<geom size="0.1"/></body></worldbody></mujoco>')
+    assert main(["check", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "joints 'x', 'y' and 'd' can move without moving any mass" in told and "--armature" in told
+    assert Pose(load_model(path, armature=0.01)).massless_motion() == []
+
+
+def test_what_no_number_of_substeps_bears_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As Gymnasium's Fetch, whose base has a damping of 1e11."""
+    path = tmp_path / "leg.xml"
+    text = LEG.format(ground="", masks="", mass=5).replace('pos="0 0 -0.3"', 'pos="0.3 0 0"')
+    path.write_text(text.replace('damping="0.5"', 'damping="1e11"'))
+    assert main(["check", str(path), "--worlds", "2", "--seconds", "0.1"]) == 2
+    printed = capsys.readouterr().out
+    assert "damping of joint 'hip' has damping 1e+11 (at most " in printed
+    assert "BLOWS UP with 200 substeps; it takes " in printed
 
 
 def test_options_for_light_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,6 +111,18 @@ def test_a_mesh_that_mujoco_cannot_read_is_told_so(tmp_path):
         load_model(robot, ground=True)
 
 
+def test_many_meshes_without_files_are_one_note(tmp_path):
+    write(tmp_path / "own.dae", "<COLLADA/>")
+    files = ["a.stl", "b.stl", "own.dae"]
+    assets = "".join(f'<mesh name="{file}" file="{tmp_path / file}"/>' for file in files)
+    geoms = "".join(f'<geom type="mesh" mesh="{file}" contype="0" conaffinity="0" density="0"/>' for file in files)
+    notes = load_model(mjcf(geom=f'<geom size="0.1"/>{geoms}', top=f"<asset>{assets}</asset>")).notes
+    assert notes == (
+        "a mesh of body 'leg' is left out: MuJoCo does not read 'own.dae'.",
+        f"meshes of body 'leg' are left out: there are no files '{tmp_path / 'a.stl'}' and '{tmp_path / 'b.stl'}'.",
+    )
+
+
 DRAWN = 'type="mesh" mesh="shell" contype="0" conaffinity="0"'
 SHELL = '<asset><mesh name="shell" file="shell.stl"/></asset>'
 

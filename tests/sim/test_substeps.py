@@ -14,7 +14,8 @@ from trot.sim.load import load_model
 from trot.sim.model import Model
 from trot.sim.state import State
 from trot.sim.step import step
-from trot.sim.substeps import BOUNCE, LEAST, SAFETY, Substeps, suggest_substeps, tell_stiff_friction
+from trot.sim.substep_advice import COMFORTABLE, tell_stiff_friction, tell_stiff_terms
+from trot.sim.substeps import BOUNCE, LEAST, SAFETY, Substeps, suggest_substeps
 
 DT = 1 / 60
 
@@ -110,6 +111,56 @@ def test_what_acts_on_a_joint(attributes: str, name: str, stiffness: float, damp
     found = suggest_substeps(sled(run=attributes))
     assert_allclose(term(found, name), one_mass(2, stiffness, damping), rtol=1e-9)
     assert found.terms[0].name == name
+
+
+def advised(model: Model) -> str:
+    told = tell_stiff_terms(suggest_substeps(model))
+    assert told is not None
+    return told
+
+
+def test_what_is_too_stiff_is_told_with_numbers_that_do() -> None:
+    """A damper c on a mass m bears substeps of 2 m / c, of which 1.5 are to be in each of COMFORTABLE ones."""
+    told = advised(sled(run='damping="1e6"', lift='damping="1e5"'))
+    most = 2 * 2 / (SAFETY * DT / COMFORTABLE)
+    assert f"damping of joint 'run' has damping 1e+06 (at most {most:.2g})" in told
+    assert f"damping of joint 'lift' has damping 1e+05 (at most {most:.2g})" in told
+    assert "implicitly" in told
+    calm = f'damping="{most}"'
+    assert suggest_substeps(sled(run=calm, lift=calm)).count == COMFORTABLE
+    # The armature, too, is what the sentence says.
+    armature = told.partition("armature of about ")[2].split()[0]
+    heavy = suggest_substeps(sled(run=f'damping="1e6" armature="{armature}"'))
+    assert heavy.count == pytest.approx(COMFORTABLE, rel=0.05)
+
+
+def test_limits_are_advised_with_the_margin_of_what_bounces() -> None:
+    told = advised(sled(run='range="-1 1" limited="true" user="4e7"'))
+    most = 4 * 2 / (BOUNCE * DT / COMFORTABLE) ** 2
+    assert f"limit of joint 'run' has stiffness 4e+07 (at most {most:.2g})" in told
+    assert "implicitly" not in told
+    armature = float(told.partition("armature of about ")[2].split()[0])
+    heavy = suggest_substeps(sled(run=f'range="-1 1" limited="true" user="4e7" armature="{armature}"'))
+    assert heavy.count == pytest.approx(COMFORTABLE, rel=0.05)
+
+
+def test_dry_friction_is_less_steep_at_a_larger_speed() -> None:
+    told = advised(sled(run='frictionloss="70" user="1e3 0 0.001"'))
+    assert "dry friction of joint 'run' has damping 1.05e+05" in told and "third user number" in told
+    assert suggest_substeps(sled(run='frictionloss="70" user="1e3 0 1"')).count < COMFORTABLE
+
+
+def test_a_gear_counts_in_the_armature_that_is_advised() -> None:
+    text = PENDULUM.format(kp=1e7, kv=0)
+    armature = float(advised(load_model(text)).partition("armature of about ")[2].split()[0])
+    assert "for 'swing'" in advised(load_model(text))
+    heavy = load_model(text.replace('armature="0.1"', f'armature="{0.1 + armature}"'))
+    assert suggest_substeps(heavy).count == pytest.approx(COMFORTABLE, rel=0.05)
+
+
+def test_nothing_is_advised_where_few_substeps_do_or_a_contact_decides() -> None:
+    assert tell_stiff_terms(suggest_substeps(sled(run='damping="400"'))) is None
+    assert tell_stiff_terms(suggest_substeps(sled("1e9 0 0"))) is None
 
 
 def test_friction_of_a_contact() -> None:

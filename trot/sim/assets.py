@@ -11,7 +11,7 @@ import mujoco
 
 from trot.sim.inertias import weighs
 from trot.sim.load_options import LoadOptions
-from trot.sim.notes import listed
+from trot.sim.notes import listed, verb
 
 READABLE = (".stl", ".obj", ".msh")
 """Meshes that MuJoCo reads."""
@@ -25,6 +25,7 @@ def settle_assets(spec: mujoco.MjSpec, folder: Path | None, options: LoadOptions
 
     What that changes of the picture alone is noted; what it would change of the motion is yielded, a sentence each.
     """
+    left_out = _LeftOutMeshes()
     for mesh in list(spec.meshes):
         if mesh.file:
             found = _find(mesh.file, spec.meshdir, folder, options.package_path)
@@ -32,7 +33,8 @@ def settle_assets(spec: mujoco.MjSpec, folder: Path | None, options: LoadOptions
                 # MuJoCo would look for a relative one below the robot's folder.
                 mesh.file = str(found.resolve())
             else:
-                yield from _take_out_mesh(spec, mesh, found, options, notes)
+                yield from _take_out_mesh(spec, mesh, found, options, left_out)
+    notes += left_out.sentences()
     for texture in list(spec.textures):
         files = [name for name in (texture.file, *texture.cubefiles) if name]
         if any(_find(name, spec.texturedir, folder, options.package_path) is None for name in files):
@@ -44,8 +46,31 @@ def settle_assets(spec: mujoco.MjSpec, folder: Path | None, options: LoadOptions
             spec.delete(skin)
 
 
+class _LeftOutMeshes:
+    """Meshes that are left out, told in one sentence per reason: a robot may have dozens, all for the same one."""
+
+    def __init__(self) -> None:
+        self._lost: dict[bool, tuple[list[str], list[str]]] = {True: ([], []), False: ([], [])}
+
+    def add(self, bodies: list[str], file: str, is_there: bool) -> None:
+        of_bodies, files = self._lost[is_there]
+        of_bodies += [body for body in bodies if body not in of_bodies]
+        files.append(file)
+
+    def sentences(self) -> Iterator[str]:
+        for is_there, (bodies, files) in self._lost.items():
+            if files:
+                begin = f"{verb(files, 'a mesh', 'meshes')} of {listed('body', bodies)} {verb(files, 'is', 'are')} left"
+                named = listed("file", files)
+                if is_there:
+                    named = named.partition(" ")[2]
+                    yield f"{begin} out: MuJoCo does not read {named}."
+                else:
+                    yield f"{begin} out: there {verb(files, 'is', 'are')} no {named}."
+
+
 def _take_out_mesh(
-    spec: mujoco.MjSpec, mesh: mujoco.MjsMesh, found: Path | None, options: LoadOptions, notes: list[str]
+    spec: mujoco.MjSpec, mesh: mujoco.MjsMesh, found: Path | None, options: LoadOptions, left_out: _LeftOutMeshes
 ) -> Iterator[str]:
     trouble = f"there is no file '{mesh.file}'" if found is None else f"MuJoCo does not read '{found.name}'"
     users = [geom for geom in spec.geoms if geom.meshname == mesh.name]
@@ -59,7 +84,7 @@ def _take_out_mesh(
             "or load with leave_out=('meshes',)."
         )
     elif users:
-        notes.append(f"a mesh of {listed('body', bodies)} is left out: {trouble}.")
+        left_out.add(bodies, mesh.file if found is None else found.name, is_there=found is not None)
     for geom in users:
         spec.delete(geom)
     spec.delete(mesh)

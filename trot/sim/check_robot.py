@@ -48,6 +48,8 @@ class CheckSettings:
     """Substeps per control step; by default what the robot's stiffness suggests."""
     seconds: float = 1.0
     """Length of the random motion that the states are taken from."""
+    control_share: float = 1.0
+    """Of each control's range, what the random motion uses of it."""
     tolerance: float = 1e-6
     """Largest relative error that passes."""
     seed: int = 0
@@ -100,7 +102,7 @@ def check_gradients(model: Model, settings: CheckSettings) -> list[Row]:
     duration = (settings.control_dt, substeps_of(model, settings))
     generator = torch.Generator().manual_seed(settings.seed)
     state = _lively_state(model, settings, generator)
-    inputs = _inputs(model, state, _random_control(model, settings.worlds, generator))
+    inputs = _inputs(model, state, _random_control(model, settings, generator))
     weight_q = torch.randn(settings.worlds, model.num_q, generator=generator, dtype=torch.float64)
     weight_qd = torch.randn(settings.worlds, model.num_dofs, generator=generator, dtype=torch.float64)
     weight_activation = torch.randn(settings.worlds, model.num_acts, generator=generator, dtype=torch.float64)
@@ -139,7 +141,7 @@ def _lively_state(model: Model, settings: CheckSettings, generator: torch.Genera
     duration = (settings.control_dt, substeps_of(model, settings))
     chosen = state
     for i in range(round(settings.seconds / settings.control_dt)):
-        control = _random_control(model, settings.worlds, generator)
+        control = _random_control(model, settings, generator)
         with torch.no_grad():
             following = step(model, state, control, *duration)
         if not bool(following.finite.all()):
@@ -171,11 +173,18 @@ def _raise_where_it_blows_up(model: Model, inputs: Inputs, settings: CheckSettin
         state = step(model, state, inputs["control"], *duration, parameters)
 
 
-def _random_control(model: Model, worlds: int, generator: torch.Generator) -> Tensor:
-    """Inside each actuator's range, two units of it where it is open; never at the border, which is a kink."""
+def _random_control(model: Model, settings: CheckSettings, generator: torch.Generator) -> Tensor:
+    """Inside each actuator's range, two units of it where it is open; never at the border, which is a kink.
+
+    A share of the range is of what leads away from zero, or from the end of the range nearest to it.
+    """
     lower, upper = (torch.tensor(bound) for bound in model.sample_range())
-    share = 0.05 + 0.9 * torch.rand(worlds, model.num_controls, generator=generator, dtype=torch.float64)
-    return lower + share * (upper - lower)
+    share = 0.05 + 0.9 * torch.rand(settings.worlds, model.num_controls, generator=generator, dtype=torch.float64)
+    control = lower + share * (upper - lower)
+    if settings.control_share == 1.0:
+        return control
+    calm = torch.zeros_like(lower).clamp(lower, upper)
+    return calm + settings.control_share * (control - calm)
 
 
 def _inputs(model: Model, state: State, control: Tensor) -> Inputs:

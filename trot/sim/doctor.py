@@ -9,18 +9,27 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from trot.sim.accelerations import NUM_STATES, compare_accelerations
 from trot.sim.check_robot import MOST_SUBSTEPS, CheckSettings, check_gradients
 from trot.sim.drop_test import drop_test
 from trot.sim.errors import ModelError, NonFiniteError
-from trot.sim.gradient_check import report, require_sensible
+from trot.sim.gradient_check import Row, report, require_sensible
 from trot.sim.load import load_model
 from trot.sim.model import WORLD, JointType, Model
+from trot.sim.notes import listed
+from trot.sim.pose import Pose
 from trot.sim.refused import explain_refusal
-from trot.sim.substeps import suggest_substeps, tell_light_joints, tell_stiff_friction
+from trot.sim.substep_advice import tell_light_joints, tell_stiff_friction, tell_stiff_terms
+from trot.sim.substeps import suggest_substeps
+from trot.sim.weld import fold_welds
 
 LARGEST_ACCELERATION_ERROR = 1e-8
 """Relative. Rounding leaves 1e-11 at most."""
+
+CALM = 0.1
+"""Of the controls' ranges, which is tried where all of it blows a robot up."""
 
 
 def run_check(settings: CheckSettings) -> bool:
@@ -33,23 +42,44 @@ def run_check(settings: CheckSettings) -> bool:
     print(f"{settings.model}: {_size(model)}")
     for note in (*model.notes, *_missing(model, settings)):
         print(f"note: {note}")
+    _require_mass(model)
     right = _tell_accelerations(model) if settings.drop else True
     counts, suggested = _tell_substeps(model, settings)
     if settings.drop:
-        count, steady = _tell_drops(model, settings.control_dt, counts)
+        count, steady = _tell_drops(model, settings.control_dt, counts, suggested)
         right = right and steady
     else:
         count = counts[0]
-    exact = report(check_gradients(model, replace(settings, substeps=count)), settings.tolerance)
+    exact = report(_gradients(model, replace(settings, substeps=count), enough=count >= suggested), settings.tolerance)
     if not exact and count < suggested:
         print(f"With {count} substeps instead of {suggested} gradients may grow until nothing can be told of them.")
     return exact and right
+
+
+def _gradients(model: Model, settings: CheckSettings, enough: bool) -> list[Row]:
+    """Of a random motion with controls of all their range, or of a part of it where that is more than it bears.
+
+    enough: whether there are as many substeps as suggested; else these are at fault.
+    """
+    try:
+        return check_gradients(model, settings)
+    except NonFiniteError as error:
+        if not enough or settings.control_share <= CALM or model.num_controls == 0:
+            raise
+        print(
+            f"advice: random controls of all their range blow it up within {settings.seconds:g} s, first at "
+            f"'{error.dof}': motors so strong drive parts so light to rates that no substep bears. Gradients are "
+            f"checked with {100 * CALM:g} % of the range (--control-share {CALM:g}); let a task's actions be no larger."
+        )
+    return check_gradients(model, replace(settings, control_share=CALM))
 
 
 def _require_sensible(settings: CheckSettings) -> None:
     require_sensible(settings.tolerance, settings.seed, worlds=settings.worlds, steps=settings.steps)
     if not 0 <= settings.seconds < math.inf:
         raise ValueError(f"seconds must be a finite time of at least 0, not {settings.seconds}")
+    if not 0 < settings.control_share <= 1:
+        raise ValueError(f"control_share must be above 0 and at most 1, not {settings.control_share}")
     if not 0 < settings.control_dt < math.inf:
         raise ValueError(f"control_dt must be a finite time above 0, not {settings.control_dt}")
 
@@ -84,10 +114,12 @@ def _size(model: Model) -> str:
 
 def _missing(model: Model, settings: CheckSettings) -> Iterator[str]:
     """What most robots have and this one has not, which may be as it should."""
-    roots = model.body_parent[model.joint_body] == WORLD
-    # With three joints at its root it moves in a plane.
-    is_fixed = JointType.FREE not in model.joint_type and roots.sum() < 3
-    if is_fixed and settings.model.suffix.lower() == ".urdf":
+    rooted, joints_of = np.unique(model.joint_body[model.body_parent[model.joint_body] == WORLD], return_counts=True)
+    # A body with three joints to the world moves in a plane.
+    is_fixed = JointType.FREE not in model.joint_type and joints_of.max() < 3
+    # An arm in MJCF is fixed on purpose; a trunk with several limbs may have been meant to walk.
+    trunks = model.source.body_rootid[fold_welds(model.source).moving[rooted]]
+    if is_fixed and (len(set(trunks)) < len(trunks) or settings.model.suffix.lower() == ".urdf"):
         yield "the first link is fixed to the world; --floating-base frees it."
     if model.ground_height is None and model.num_pairs == 0:
         yield "nothing touches anything: there is no ground. --ground adds the plane z = 0."
@@ -95,6 +127,16 @@ def _missing(model: Model, settings: CheckSettings) -> Iterator[str]:
         yield "nothing touches the ground: no geom's masks let it."
     if model.num_controls == 0:
         yield "nothing drives it: there are no actuators. --actuators motor gives every hinge and slide one."
+
+
+def _require_mass(model: Model) -> None:
+    if singular := Pose(model).massless_motion():
+        names = [model.dof_name[dof] for dof in singular]
+        raise ModelError(
+            f"{listed('joint', names)} can move without moving any mass at the default pose, so that accelerations are "
+            "not determined: the mass matrix is singular. Give one of them armature (--armature 0.01 gives it to all "
+            "that have none), or take one out."
+        )
 
 
 def _tell_accelerations(model: Model) -> bool:
@@ -120,7 +162,9 @@ def _tell_substeps(model: Model, settings: CheckSettings) -> tuple[list[int], in
     fewest = suggested.without_friction
     if fewest < suggested.count:
         print(f"substeps: below {fewest} it may blow up or gain energy; between {fewest} and that, gradients grow")
-    for advice in (tell_stiff_friction(model, suggested), tell_light_joints(model, suggested)):
+    for advice in (
+        tell_stiff_friction(model, suggested), tell_light_joints(model, suggested), tell_stiff_terms(suggested),
+    ):  # fmt: skip
         if advice is not None:
             print(f"advice: {advice}")
     if settings.substeps is not None:
@@ -133,13 +177,14 @@ def _tell_substeps(model: Model, settings: CheckSettings) -> tuple[list[int], in
     return counts, suggested.count
 
 
-def _tell_drops(model: Model, control_dt: float, counts: list[int]) -> tuple[int, bool]:
+def _tell_drops(model: Model, control_dt: float, counts: list[int], suggested: int) -> tuple[int, bool]:
     """Drop it with more and more substeps until it stays calm; with how many, and whether it does."""
     for count in counts:
         try:
             drop = drop_test(model, control_dt, count)
         except NonFiniteError:
-            print(f"drop test: BLOWS UP with {count} substeps")
+            too_few = f"; it takes {suggested}, for what is said above: change that first" if count < suggested else ""
+            print(f"drop test: BLOWS UP with {count} substeps{too_few}")
             if count == counts[-1]:
                 raise
             continue

@@ -8,6 +8,9 @@ import numpy as np
 from trot.sim.model import WORLD, Floats, Model
 from trot.sim.weld import fold_welds
 
+LEAST_MASS = 1e-13
+"""Share of what its dofs weigh alone, below which a motion has no mass but for rounding."""
+
 
 class Pose:
     """At the default pose, or wherever it is moved."""
@@ -32,6 +35,16 @@ class Pose:
         found: Floats = np.zeros((self.source.nv, self.source.nv))
         mujoco.mj_fullM(self.source, self.data, found)
         return found
+
+    def massless_motion(self) -> list[int]:
+        """Dofs that can move together without moving any mass; empty where the mass matrix is regular."""
+        mass = self.mass_matrix()
+        size = np.sqrt(mass.diagonal())
+        if not size.all():
+            return [int(dof) for dof in np.flatnonzero(size == 0)]
+        values, vectors = np.linalg.eigh(mass / np.outer(size, size))
+        share = abs(vectors[:, 0])
+        return [] if values[0] > LEAST_MASS else [int(dof) for dof in np.flatnonzero(share > 0.1 * share.max())]
 
     def energies(self) -> tuple[float, float]:
         """Of gravity and of springs of joints and tendons, and of the motion, J."""

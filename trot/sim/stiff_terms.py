@@ -28,6 +28,10 @@ DRY_FRICTION_SLOPE = 1.5
 
 FRICTION = "friction of "
 """How the names of terms begin whose force is bounded by Coulomb's law."""
+CONTACT = "contact of "
+"""How the names of terms begin that push along the normal of a touch."""
+DRY_FRICTION = "dry friction of "
+"""How the names of terms begin that are a joint's frictionloss."""
 
 _DIRECTIONS = np.array([d for d in product((-1.0, 0.0, 1.0), repeat=3) if any(d)])
 _DIRECTIONS /= np.linalg.norm(_DIRECTIONS, axis=1, keepdims=True)
@@ -61,7 +65,7 @@ def lasting_terms(model: Model, pose: Pose) -> Iterator[Term]:
         limit_damping = model.joint_limit_damping[joint] * limited[joint] * LIMIT_DEPTH
         yield _term(f"damping of joint '{name}'", unit[dof], 0.0, model.dof_damping[dof])
         yield _term(f"spring of joint '{name}'", unit[dof], model.joint_stiffness[joint], 0.0)
-        yield _term(f"dry friction of joint '{name}'", unit[dof], 0.0, slope)
+        yield _term(f"{DRY_FRICTION}joint '{name}'", unit[dof], 0.0, slope)
         yield _term(f"limit of joint '{name}'", unit[dof], limit, limit_damping, one_sided=True)
     yield from _servo_terms(model)
     yield from _tie_terms(model)
@@ -161,7 +165,7 @@ def _pushed(pose: Pose, feelers: list[_Feeler], direction: Floats, weight: float
             stiffness.append(feeler.stiffness)
             damping.append(feeler.damping * WEIGHTS_ON_A_POINT * weight / max(feeler.stiffness, 1.0))
             slope.append(feeler.friction_slope)
-        yield Term(f"contact of {name}", np.array(normal), np.array(stiffness), np.array(damping), one_sided=True)
+        yield Term(f"{CONTACT}{name}", np.array(normal), np.array(stiffness), np.array(damping), one_sided=True)
         rows = np.concatenate(tangent)
         yield Term(f"{FRICTION}{name}", rows, np.zeros(len(rows)), np.repeat(slope, 2))
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trot.sim.model import ActKind, Floats, JointType, Model
-from trot.sim.notes import listed, verb
+from trot.sim.model import ActKind, Floats, Model
 from trot.sim.pose import Pose
 from trot.sim.stiff_terms import FRICTION, Term, contact_terms, lasting_terms
 
@@ -28,11 +27,6 @@ up to 60 % of its energy at 1.5, though its motion does not grow while they touc
 LEAST = 4
 """Substeps for the accuracy of the motion itself, where nothing is stiff."""
 
-COMFORTABLE = 32
-"""Substeps that are not many."""
-MANY = 3
-"""Times that many are."""
-
 LOOKED_AT = 12
 """Of the ways in which a robot may touch, so many of the stiffest are worked out with all that acts besides."""
 
@@ -45,6 +39,28 @@ class StiffTerm:
     """As in "friction of geom 'foot'"."""
     longest: float
     """The longest substep, s, with which its motion does not grow if it acts alone."""
+    push: Push | None = None
+    """None where it moves nothing, as an activation."""
+
+
+@dataclass(frozen=True)
+class Push:
+    """A spring and damper, and what it moves, in the direction in which it is stiffest: units by its joint."""
+
+    stiffness: float
+    damping: float
+    inertia: float
+    dof: str
+    """The one that it moves most."""
+    gear: float
+    """Its own motion per motion of that dof."""
+    met: bool
+    """Whether it begins to push where something meets it."""
+
+    @property
+    def margin(self) -> float:
+        """Substeps in the longest that does not grow."""
+        return BOUNCE if self.met else SAFETY
 
 
 @dataclass(frozen=True)
@@ -80,13 +96,14 @@ def suggest_substeps(model: Model, control_dt: float = 1 / 60) -> Substeps:
     lasting = [term for term in lasting_terms(model, pose) if _acts(term)]
     ways = [[term for term in way if _acts(term)] for way in contact_terms(model, pose)]
     slow = _activations(model)
-    alone = _alone(inverse, [*lasting, *(term for way in ways for term in way)]) | slow
+    found = _alone(model, inverse, [*lasting, *(term for way in ways for term in way)])
+    found |= {name: StiffTerm(name, bound) for name, bound in slow.items()}
     longest, count, decides = _decide(inverse, lasting, ways, slow, control_dt)
     smooth = [[term for term in way if not term.name.startswith(FRICTION)] for way in ways]
-    names = sorted(alone, key=lambda name: (name != decides, alone[name]))
+    ranked = sorted(found.values(), key=lambda term: (term.name != decides, term.longest))
     return Substeps(
         count, control_dt, longest, _decide(inverse, lasting, smooth, slow, control_dt)[1],
-        tuple(StiffTerm(name, alone[name]) for name in names),
+        tuple(ranked),
     )  # fmt: skip
 
 
@@ -139,14 +156,31 @@ def _stiffest(inverse: Floats, lasting: list[Term], ways: list[list[Term]]) -> t
     return min((longest_substep(inverse, [*lasting, *way]) for way in ([], *ranked[:LOOKED_AT])), key=lambda f: f[0])
 
 
-def _alone(inverse: Floats, terms: Sequence[Term]) -> dict[str, float]:
-    """The longest substep of each element by itself, in the way in which it acts most stiffly."""
+def _alone(model: Model, inverse: Floats, terms: Sequence[Term]) -> dict[str, StiffTerm]:
+    """Each element by itself, in the way in which it acts most stiffly."""
     stiffest: dict[str, tuple[float, Term]] = {}
     for term in terms:
         rate = _rate(inverse, term)
         if term.name not in stiffest or rate > stiffest[term.name][0]:
             stiffest[term.name] = rate, term
-    return {name: longest_substep(inverse, [term])[0] for name, (_, term) in stiffest.items()}
+    return {
+        name: StiffTerm(name, longest_substep(inverse, [term])[0], _push(model, inverse, term))
+        for name, (_, term) in stiffest.items()
+    }
+
+
+def _push(model: Model, inverse: Floats, term: Term) -> Push | None:
+    give = np.einsum("ij,jk,ik->i", term.jacobian, inverse, term.jacobian)
+    row = int((term.damping * give / 2 + np.sqrt(term.stiffness * give) / 2).argmax())
+    if give[row] == 0:
+        # It pushes where nothing can move.
+        return None
+    along = term.jacobian[row]
+    dof = int((along**2 * inverse.diagonal()).argmax())
+    return Push(
+        float(term.stiffness[row]), float(term.damping[row]), 1 / float(give[row]), model.dof_name[dof],
+        float(along[dof]), term.one_sided,
+    )  # fmt: skip
 
 
 def _rate(inverse: Floats, term: Term) -> float:
@@ -173,38 +207,3 @@ def _count(needed: float) -> int:
 
 def _acts(term: Term) -> bool:
     return bool(np.any((term.stiffness > 0) | (term.damping > 0)))
-
-
-def tell_stiff_friction(model: Model, found: Substeps) -> str | None:
-    """What to do where friction of light parts alone asks for many substeps; None where it does not."""
-    few = max(COMFORTABLE, found.without_friction)
-    if not found.terms[:1] or not found.terms[0].name.startswith(FRICTION) or found.count <= MANY * few:
-        return None
-    stiffness, damping, friction = (float(values.max()) for values in (
-        model.shape_stiffness, model.shape_damping, model.shape_friction_stiffness,
-    ))  # fmt: skip
-    # Two digits do.
-    softer = float(f"{friction * few / found.count:.2g}")
-    on_a_foot = float(model.body_mass.sum() * np.linalg.norm(model.gravity) * model.shape_friction.max()) / 4
-    return (
-        f"friction is stiff for parts so light. Give a friction stiffness of {softer:g} N s/m instead of "
-        f"{friction:g}, by --contact {stiffness:g} {damping:g} {softer:g} or in the geoms' user attribute, and about "
-        f"{few} substeps do. A foot that bears a quarter of the weight then creeps at up to "
-        f"{on_a_foot / softer:.2g} m/s before it slides, instead of {on_a_foot / friction:.2g} m/s."
-    )
-
-
-def tell_light_joints(model: Model, found: Substeps) -> str | None:
-    """What to do where limits, servos or contacts ask for many substeps of joints that have no rotor inertia."""
-    without = [model.dof_name[dof] for dof in np.flatnonzero(model.dof_armature == 0) if dof not in _free_dofs(model)]
-    if found.without_friction <= COMFORTABLE or not without:
-        return None
-    return (
-        f"{listed('joint', without)} {verb(without, 'has', 'have')} no armature, the inertia of a motor's rotor times "
-        "its gear ratio squared, which makes light parts less stiff: try --armature 0.005 (kg m^2)."
-    )
-
-
-def _free_dofs(model: Model) -> set[int]:
-    starts = model.joint_dof_start[model.joint_type == JointType.FREE]
-    return {int(start) + k for start in starts for k in range(6)}
