@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import io
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import tyro
+
+from trot.help_words import help_words
 
 Parsed = TypeVar("Parsed")
 Result = TypeVar("Result")
@@ -23,6 +27,7 @@ FORMER_NAMES = {"--num-worlds": "--worlds", "--num_worlds": "--worlds", "--root"
 
 TaskName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TASK")]
 Source = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+RunPath = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
 """What comes first on a command line, by the name that its help gives it."""
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -46,9 +51,12 @@ def _parsed(
     kind: Callable[..., Parsed], prog: str, description: str | None, arguments: list[str], **how: Any
 ) -> Parsed:  # fmt: skip
     said = io.StringIO()
+    description = None if description is None else inspect.cleandoc(description)
     try:
         with contextlib.redirect_stderr(said):
-            parsed: Parsed = tyro.cli(kind, prog=prog, description=description, args=arguments, **how)
+            parsed: Parsed = tyro.cli(
+                kind, prog=prog, description=description, args=arguments, registry=help_words(), **how
+            )  # fmt: skip
     except SystemExit as end:
         if not end.code:
             raise
