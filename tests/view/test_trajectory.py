@@ -17,6 +17,7 @@ from trot.view.motion.record import record
 from trot.view.motion.trajectory import Trajectory
 
 ASSETS = Path(__file__).parents[2] / "trot" / "envs" / "assets"
+WALKER = Path(__file__).parents[2] / "examples" / "walker" / "my_task.py"
 BALL = """
 <mujoco>
   <worldbody>
@@ -221,7 +222,7 @@ def test_nothing_touches_in_the_air():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"source": "ant"}, "no policy"),
+        ({"source": f"{WALKER}:Walker"}, "no policy comes with trot"),
         ({"source": "nowhere"}, "is no run folder, robot file or task; tasks are cartpole"),
         ({"source": "nowhere.xml"}, "no robot file"),
         ({"source": str(ASSETS / "ant.xml"), "agent": "random"}, "moves without control"),

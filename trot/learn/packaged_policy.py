@@ -48,7 +48,9 @@ def packaged_tasks(folder: Path = POLICIES) -> list[str]:
 def load_packaged(task: str, folder: Path = POLICIES) -> PackagedPolicy:
     """The policy that comes for a task, on the CPU and without gradients."""
     if task not in packaged_tasks(folder):
-        raise FileNotFoundError(f"no policy comes with trot for the task '{task}'")
+        raise FileNotFoundError(
+            f"no policy comes with trot for the task '{task}': choose the agent zero or random, or name a run folder"
+        )
     about, weights = folder / f"{task}.json", folder / f"{task}.pt"
     try:
         told: dict[str, Any] = json.loads(about.read_text())

@@ -81,7 +81,8 @@ def find_player(source: str, kind: str, checkpoint: str) -> tuple[str, Agent | N
         return str(run.settings["task"]), load_agent(run, checkpoint), f"policy '{checkpoint}' of {run.path.name}"
     if source in packaged_tasks():
         policy = load_packaged(source)
-        return source, policy.agent, f"policy by '{policy.command}', {policy.date}: return {policy.mean_return:.0f}"
+        made = f"trot's own policy, by '{policy.command}' ({policy.date})"
+        return source, policy.agent, f"{made}: return {policy.mean_return:.0f}"
     if kind == "policy":
         trained = f"runs/{source.rpartition(':')[2]}-shac-0"
         raise ValueError(

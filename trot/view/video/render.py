@@ -33,7 +33,7 @@ class RenderSettings:
     checkpoint: str = "best"
     """Of a run: initial, iteration_000400, ..., best, last."""
     agent: Literal["policy", "zero", "random"] | None = None
-    """By default a run's policy, and random actions for a task."""
+    """By default the policy of a run, or the one that comes with trot for a task; else random actions."""
     stochastic: bool = False
     """With the policy's noise."""
     seed: int = 0
