@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PATIENCE_SECONDS = 600.0
 
+UNKNOWN = "is no command that this program knows"
+
 PLACEHOLDERS = {
     "RUN...": "runs/cartpole-shac-0", "RUN": "runs/cartpole-shac-0", "TASK": "cartpole", "S": "0",
     "ROBOT": "examples/walker/walker.urdf", "robot.urdf": "examples/walker/walker.urdf",
@@ -107,7 +109,7 @@ def _told(page: str, text: str) -> Told:
         return Told(page, text, (*words[: at + 1], *small(words[at + 1 :])))
     if words[:2] in (["python", "-m"], ["python", "-c"]):
         return Told(page, text, tuple(words))
-    return Told(page, text, reason="is no command that this program knows")
+    return Told(page, text, reason=UNKNOWN)
 
 
 def small(words: list[str]) -> list[str]:

@@ -40,10 +40,11 @@ def parse(kind: Callable[..., Parsed], prog: str, description: str | None, argum
     try:
         return _parsed(kind, prog, description, present, **how)
     except ValueError as error:
-        # An algorithm of a user's own may call its options by the former names.
-        with contextlib.suppress(ValueError):
-            if present != arguments:
-                return _parsed(kind, prog, description, arguments, **how)
+        # An algorithm of a user's own may call its options by the former names, and the user by either.
+        for former in (arguments, [_former_name(argument) for argument in present]):
+            with contextlib.suppress(ValueError):
+                if present != former:
+                    return _parsed(kind, prog, description, former, **how)
         raise error from None
 
 
@@ -80,6 +81,11 @@ def parse_call(
 def _present_name(argument: str) -> str:
     name, equals, value = argument.partition("=")
     return FORMER_NAMES.get(name, name) + equals + value
+
+
+def _former_name(argument: str) -> str:
+    name, equals, value = argument.partition("=")
+    return ("--num-worlds" if name == "--worlds" else name) + equals + value
 
 
 def _one_line(box: str) -> str:
