@@ -176,9 +176,9 @@ def make_folder(folder: Path) -> None:
     """What the pages speak of: the clone's files, and an algorithm of the reader's own."""
     for name in ("examples", "trot", "constraints.txt"):
         (folder / name).symlink_to(ROOT / name)
-    page = (ROOT / "docs" / "add_algorithm.md").read_text()
-    longest = max(re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE), key=len)
-    (folder / "my_algorithm.py").write_text(longest)
+    # docs/add_algorithm.md goes through it piece by piece, under another name.
+    example = (ROOT / "examples" / "own_algorithm" / "reinforce.py").read_text()
+    (folder / "my_algorithm.py").write_text(example.replace('"reinforce"', '"mine"').replace("REINFORCE =", "MINE ="))
 
 
 def prepare_runs(told: Told, folder: Path) -> None:
