@@ -7,7 +7,6 @@ process each, with fewer iterations and worlds than they ask for; placeholders s
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import re
@@ -26,6 +25,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PATIENCE_SECONDS = 600.0
 
+ENOUGH = "10"
+"""Iterations after which episodes of CartPole have ended, so that there is something to draw."""
 UNKNOWN = "is no command that this program knows"
 
 PLACEHOLDERS = {
@@ -41,9 +42,9 @@ SKIPPED = {
     r"^python3 go\.py": "installs first, and then does what .ci/run does; tests/test_go.py, and a fresh clone by hand",
     r"^source |^export ": "changes the shell alone",
     r"^nvidia-cuda-mps-control|--device cuda|-m gpu": "needs an NVIDIA GPU",
-    r"^python examples/rl_games": "needs rl_games, which goes with an older gymnasium: bench/rl_games",
+    r"^python examples/rl_games": "needs the extra rl-games: docs/gymnasium.md says what was run",
     r"^tensorboard ": "a program of its own; tests/learn read what it would show",
-    r"--wandb": "needs wandb, which is no dependency: tests/learn/test_weights_and_biases.py, in its offline mode",
+    r"--wandb": "needs wandb, which is no dependency: tests/learn/test_metric_writers.py, in its offline mode",
     r"a1_task\.py|runs/a1\b": "needs a robot of MuJoCo's Menagerie: docs/your_robot.md says where it is from",
     r"^pytest |bench\.census": "takes minutes to hours, or files from elsewhere",
     r"^trot trajectory": "is the first word of a motion file",
@@ -188,11 +189,11 @@ def prepare_runs(told: Told, folder: Path) -> None:
         found = re.fullmatch(r"runs/(\w+)-(\w+)-0", word)
         if found and not (folder / word).exists():
             task, algo = found[1], "my_algorithm.py:MINE" if found[2] == "mine" else found[2]
-            words = ["train", tasks.get(task, task), "--algo", algo, "--iterations", "2", "--worlds", "8"]
+            words = ["train", tasks.get(task, task), "--algo", algo, "--iterations", ENOUGH, "--worlds", "8"]
             code, said = run_trot([*words, "--device", "cpu"], folder)
             assert code == 0, said
     if told.words[1:2] == ("plot",) and "runs" in told.words and not (folder / "runs" / "cartpole-shac-0").exists():
-        run_trot(["train", "cartpole", "--iterations", "10", "--worlds", "8", "--device", "cpu"], folder)
+        run_trot(["train", "cartpole", "--iterations", ENOUGH, "--worlds", "8", "--device", "cpu"], folder)
 
 
 def run_trot(arguments: list[str], folder: Path) -> tuple[int, str]:
@@ -246,10 +247,9 @@ def run_told(told: Told, folder: Path) -> tuple[int, str]:
     prepare_runs(told, folder)
     if told.words[0] == "trot":
         arguments = list(told.words[1:])
-        # A page may have trained or rendered the same before; here everything is done anew.
-        named = "--name" in arguments or arguments[0] not in ("train",)
-        with contextlib.suppress(IndexError):
-            arguments = arguments if named else [*arguments, "--runs", f"runs/{time.monotonic_ns()}"]
+        if arguments[0] == "train":
+            # Apart from the runs that commands after it name: these have not learned enough to be drawn.
+            arguments += ["--runs", "trained"]
         return run_trot(arguments, folder)
     words = [sys.executable, *told.words[1:]] if told.words[0] == "python" else [*told.words]
     if words[0] == "torchrun":
