@@ -33,7 +33,10 @@ def page_server(title: str, port: int | None, guard: Guard) -> Iterator[viser.Vi
         yield server
 
 
-def show_until_stopped(title: str, url: str, open_browser: bool, hint: str, tick: Callable[[float], float]) -> None:
+def show_until_stopped(
+    title: str, url: str, open_browser: bool, hint: str, tick: Callable[[float], float],
+    shown: Callable[[], object] = lambda: None,
+) -> None:  # fmt: skip
     """Say where the page is, open it, and call tick() as often as it asks for, until Ctrl-C."""
     print(f"{title}: {url} (Ctrl-C ends)\n{hint}", flush=True)
     if open_browser:
@@ -42,6 +45,7 @@ def show_until_stopped(title: str, url: str, open_browser: bool, hint: str, tick
         else:
             port = url.split(":")[2].split("/")[0]
             print(f"There is no screen here. From another machine: ssh -L {port}:127.0.0.1:{port} HOST", flush=True)
+    shown()
     try:
         while True:
             began = time.monotonic()

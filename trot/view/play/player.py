@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import mujoco
 import numpy as np
@@ -44,7 +45,7 @@ KEYS = "The arrow keys steer it."
 
 def serve_play(
     living: Living, *, title: str, about: str, follow: bool, port: int | None, open_browser: bool,
-    watch: RunWatch | None = None,
+    watch: RunWatch | None = None, shown: Callable[[], object] = lambda: None,
 ) -> None:  # fmt: skip
     """Let the world live in the browser, until Ctrl-C.
 
@@ -57,12 +58,13 @@ def serve_play(
             raises ValueError.
         open_browser: Show the page at once.
         watch: A run that learns: its newest policy acts, at fewer pictures per second.
+        shown: Called when the page can be opened.
     """
     guard = Guard(ARROW_KEYS if living.env.task.commands else "")
     with page_server(title, port, guard) as server, one_torch_thread():
         player = Player(server, guard, living, about, follow, watch)
         hint = f"{HINT} {KEYS}" if any(command.arrows for command in living.env.task.commands) else HINT
-        show_until_stopped(title, guard.address(server.get_port()), open_browser, hint, player.tick)
+        show_until_stopped(title, guard.address(server.get_port()), open_browser, hint, player.tick, shown)
 
 
 class Player:
