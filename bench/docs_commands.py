@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-PATIENCE_SECONDS = 600.0
+PATIENCE_SECONDS = 3600.0
 
 ENOUGH = "10"
 """Iterations after which episodes of CartPole have ended, so that there is something to draw."""
