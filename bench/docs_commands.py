@@ -125,7 +125,7 @@ def small(words: list[str]) -> list[str]:
         words = words if algo in ("ppo", "ppo-finish") else _set(words, "--worlds", "8")
         return _set(words, "--seeds", "0-1") if "--seeds" in words else words
     if command == "resume":
-        return _set(words, "--iterations", "3")
+        return _set(words, "--iterations", str(int(ENOUGH) + 2))
     if command == "compare":
         return _set(_set(_without(words, "--parallel"), "--seeds", "0"), "--minutes", "0.02")
     if command == "tune":

@@ -121,7 +121,7 @@ def test_a_command_is_made_small_by_hand():
     assert small(["train", "ant", "--iterations", "300", "--seed", "1"]) == [
         "train", "ant", "--seed", "1", "--iterations", "2", "--worlds", "8",
     ]  # fmt: skip
-    assert small(["resume", "runs/x"]) == ["resume", "runs/x", "--iterations", "3"]
+    assert small(["resume", "runs/x"]) == ["resume", "runs/x", "--iterations", "12"]
     assert small(["compare", "ant", "--algos", "shac", "ppo", "--seeds", "0", "1", "--minutes", "5"]) == [
         "compare", "ant", "--algos", "shac", "ppo", "--seeds", "0", "--minutes", "0.02",
     ]  # fmt: skip
