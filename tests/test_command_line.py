@@ -75,6 +75,17 @@ def test_a_mistake_is_one_line_whatever_the_terminal(encoding: str) -> None:
     )
 
 
+@pytest.mark.parametrize("option", ["--worlds", "--num-worlds", "--num_worlds"])
+def test_a_setting_of_a_users_own_is_found_by_either_name(option: str) -> None:
+    def learn(num_worlds: int = 2) -> int:
+        return num_worlds
+
+    assert parse_call(learn, "trot learn", "Learn.", [option, "5"])() == 5
+    assert parse_call(learn, "trot learn", "Learn.", [f"{option}=6"])() == 6
+    with pytest.raises(ValueError, match="--world"):
+        parse_call(learn, "trot learn", "Learn.", ["--world", "5"])
+
+
 def test_the_end_of_a_command_itself_is_not_taken_for_a_mistake() -> None:
     """What runs is called after the arguments are read, so that its own errors and output stay as they are."""
 

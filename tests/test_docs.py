@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.docs_commands import UNKNOWN, make_folder, small, told_commands
+from bench.docs_commands import main as run_docs_commands
 from trot.cli import COMMANDS
+from trot.learn.train import parse_settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -96,3 +99,36 @@ def test_every_sentence_that_troubleshooting_quotes_is_one_that_trot_prints():
             re.split(r"\w+\(\)|\.\.\.|\bN+\b%?|\bFILE\b|\b\d+\b|'[^']*'|\b(?:Walker|nan)\b", sentence), key=len
         )
         assert longest.strip(" ,.;:()") in source, f"trot does not say: {longest}"
+
+
+def test_every_command_of_readme_and_docs_can_be_run_by_the_script_or_has_a_reason_not_to(tmp_path, monkeypatch):
+    """`python -m bench.docs_commands` runs them; nothing that a reader types is passed over without a word."""
+    told = [one for page in PAGES for one in told_commands(page)]
+    unknown = [f"{one.page}: {one.text}" for one in told if one.reason == UNKNOWN]
+    assert not unknown
+    run = [one for one in told if not one.reason]
+    assert len({one.words for one in run}) > 100
+    assert {one.words[1] for one in run if one.words[0] == "trot"} - {"--help"} == set(COMMANDS) - {"replay-fault"}
+    make_folder(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    # What is run stays small, and can be read by the command that it is for.
+    for one in run:
+        if one.words[:2] == ("trot", "train") and "--help" not in one.words:
+            assert parse_settings(list(one.words[2:])).settings.iterations == 2, one
+
+
+def test_a_command_is_made_small_by_hand():
+    assert small(["train", "ant", "--iterations", "300", "--seed", "1"]) == [
+        "train", "ant", "--seed", "1", "--iterations", "2", "--worlds", "8",
+    ]  # fmt: skip
+    assert small(["resume", "runs/x"]) == ["resume", "runs/x", "--iterations", "12"]
+    assert small(["compare", "ant", "--algos", "shac", "ppo", "--seeds", "0", "1", "--minutes", "5"]) == [
+        "compare", "ant", "--algos", "shac", "ppo", "--seeds", "0", "--minutes", "0.02",
+    ]  # fmt: skip
+    assert small(["tasks"]) == ["tasks"]
+
+
+@pytest.mark.campaign
+def test_every_command_of_readme_and_docs_runs():
+    """In small, in half an hour on two cores."""
+    assert run_docs_commands([]) == 0

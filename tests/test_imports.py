@@ -12,6 +12,7 @@ LOWEST = (
     "atomic",
     "command_line",
     "completion",
+    "help_words",
     "interruption",
     "machine",
     "out_of_memory",

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
-from trot.command_line import parse, parse_call
+from trot.command_line import RunPath, parse, parse_call
 from trot.completion import completion_script
 from trot.out_of_memory import memory_message, out_of_memory
 from trot.sim.errors import GradientError, NonFiniteError
@@ -78,8 +79,8 @@ def resume(arguments: list[str]) -> int:
     from trot.learn.resume_together import resume_together
 
     def read(
-        run: tyro.conf.Positional[Path],
-        others: tyro.conf.Positional[tuple[Path, ...]] = (),
+        run: RunPath,
+        others: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")] = (),
         device: str = "auto",
         stop_at: float | None = None,
         iterations: int | None = None,
@@ -186,7 +187,7 @@ def replay_fault(arguments: list[str]) -> int:
     """Run again where a world blew up or a gradient failed, and say where it began."""
     from trot.learn.replay_fault import replay_fault as replay
 
-    def read(path: tyro.conf.Positional[str]) -> None:
+    def read(path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")]) -> None:
         """Print what went wrong.
 
         Args:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import io
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import tyro
+
+from trot.help_words import help_words
 
 Parsed = TypeVar("Parsed")
 Result = TypeVar("Result")
@@ -23,6 +27,7 @@ FORMER_NAMES = {"--num-worlds": "--worlds", "--num_worlds": "--worlds", "--root"
 
 TaskName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TASK")]
 Source = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+RunPath = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
 """What comes first on a command line, by the name that its help gives it."""
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -35,10 +40,11 @@ def parse(kind: Callable[..., Parsed], prog: str, description: str | None, argum
     try:
         return _parsed(kind, prog, description, present, **how)
     except ValueError as error:
-        # An algorithm of a user's own may call its options by the former names.
-        with contextlib.suppress(ValueError):
-            if present != arguments:
-                return _parsed(kind, prog, description, arguments, **how)
+        # An algorithm of a user's own may call its options by the former names, and the user by either.
+        for former in (arguments, [_former_name(argument) for argument in present]):
+            with contextlib.suppress(ValueError):
+                if present != former:
+                    return _parsed(kind, prog, description, former, **how)
         raise error from None
 
 
@@ -46,9 +52,12 @@ def _parsed(
     kind: Callable[..., Parsed], prog: str, description: str | None, arguments: list[str], **how: Any
 ) -> Parsed:  # fmt: skip
     said = io.StringIO()
+    description = None if description is None else inspect.cleandoc(description)
     try:
         with contextlib.redirect_stderr(said):
-            parsed: Parsed = tyro.cli(kind, prog=prog, description=description, args=arguments, **how)
+            parsed: Parsed = tyro.cli(
+                kind, prog=prog, description=description, args=arguments, registry=help_words(), **how
+            )  # fmt: skip
     except SystemExit as end:
         if not end.code:
             raise
@@ -72,6 +81,11 @@ def parse_call(
 def _present_name(argument: str) -> str:
     name, equals, value = argument.partition("=")
     return FORMER_NAMES.get(name, name) + equals + value
+
+
+def _former_name(argument: str) -> str:
+    name, equals, value = argument.partition("=")
+    return ("--num-worlds" if name == "--worlds" else name) + equals + value
 
 
 def _one_line(box: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+import webbrowser
 from pathlib import Path
 
 from trot.learn.agent import load_agent
@@ -51,7 +53,7 @@ def run_demo(runs: Path = Path("runs"), seed: int = 0, goal: float = SOLVED) -> 
     print(
         f"{verdict}: 128 new episodes return {played:.0f} on average; a pole that hangs down gets -2400. "
         f"{time.monotonic() - began:.0f} s in all.\n"
-        f"The run lies in {run.path}. Play it again: trot eval {run.path}. Next: trot train ant"
+        f"The run lies in {run.path}. Play it again: trot eval {run.path}. Next: trot play ant, trot train ant"
     )
     _write_page(run)
 
@@ -68,9 +70,12 @@ def _write_page(run: RunFolder) -> None:
     """The learned motion as a page to open in a browser; without the viewer's extra, say how to get it."""
     try:
         from trot.view.browser.page import write_page
+        from trot.view.browser.serving import has_screen
     except ImportError:
         print('To watch it: pip install "trot[view]", then trot view', run.path)
         return
     path = run.path / "motion.html"
     write_page(record(str(run.path), checkpoint="last"), path)
-    print(f"Watch it: open {path} in a browser, or trot view {run.path}")
+    print(f"Watch it: open {path} in a browser. Push it: trot play {run.path}", flush=True)
+    if sys.stdout.isatty() and has_screen():
+        webbrowser.open(path.resolve().as_uri())

@@ -119,6 +119,8 @@ def test_seeds_as_python_has_them(given, texts):
         ({"algo": "shak"}, ValueError, "Did you mean shac?"),
         ({"preset": "best"}, ValueError, "preset must be one of"),
         ({"seed": 1, "seeds": [1]}, TypeError, "give one of them"),
+        ({"worlds": 3, "num_worlds": 3}, TypeError, "give one of them"),
+        ({"worlds": 0}, ValueError, "num_worlds must be at least 1"),
         ({"seeds": []}, ValueError, "names no seed"),
         ({"seeds": [1, 1]}, ValueError, "twice"),
         ({"seeds": 1.5}, TypeError, "seeds are numbers"),

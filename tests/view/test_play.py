@@ -19,6 +19,7 @@ from trot.envs.env import Env
 from trot.envs.registry import make_env
 from trot.learn.play import nothing_acts
 from trot.sim.state import State
+from trot.view.browser.nodes import RobotScene
 from trot.view.browser.page import quiet_server
 from trot.view.browser.page_guard import Guard
 from trot.view.browser.page_layout import phone_camera
@@ -27,7 +28,7 @@ from trot.view.play.inertia import Inertia
 from trot.view.play.living import Living
 from trot.view.play.play_command import find_player, play_command
 from trot.view.play.play_controls import MOST_WISHES
-from trot.view.play.player import Player, between
+from trot.view.play.player import Player, between, usual_box
 from trot.view.play.push_gains import push_gains
 from trot.view.play.pushes import Pull, pull_jump, push_jump
 
@@ -379,6 +380,32 @@ def test_half_way_between_two_poses():
     first, second = np.array([0, 0, 0, 1.0, 0, 0, 0]), np.array([2, 0, 4, np.sqrt(0.5), 0, 0, np.sqrt(0.5)])
     half = between(model, first, second, 0.5)
     np.testing.assert_allclose(half, [1, 0, 2, np.cos(np.pi / 8), 0, 0, np.sin(np.pi / 8)], atol=1e-12)
+
+
+def test_the_camera_holds_what_follows_most_starts():
+    """Of eleven starts one goes astray: the farthest but one decides."""
+    with quiet_server(0) as server:
+        scene = RobotScene(server.scene, Rail().model.source, np.zeros((1, 1)))
+        # Of a robot that stays: one that is followed is always in the middle.
+        scene.leader = None
+        reach = np.array([100.0, *np.linspace(0.1, 1.0, 10)])
+        low, high = usual_box(scene, np.stack([0 * reach, reach, -reach])[:, :, None].repeat(4, axis=0))
+        still_low, still_high = scene.kinematics.extent(np.zeros(1))
+    np.testing.assert_allclose((high - still_high)[0], 1.0, atol=1e-9)
+    np.testing.assert_allclose((low - still_low)[0], -1.0, atol=1e-9)
+    np.testing.assert_allclose((high - still_high)[1:], 0, atol=1e-9)
+
+
+def test_looking_ahead_changes_nothing():
+    living = rail()
+    living.push("forward", 2.0)
+    before = living.env.get_state()
+    motion = living.foreseen(0.5, 3)
+    # Nobody acts there, and nobody pushes.
+    assert motion.shape == (5, 3, 1) and not motion.any()
+    assert str(living.env.get_state()) == str(before)
+    living.step()
+    np.testing.assert_allclose(living.joint_q, 0.2, rtol=1e-6)
 
 
 def test_a_phone_sees_the_robot_above_the_panel():

@@ -57,7 +57,7 @@ def place_on_the_torso(image):
     """Its x and y: in the midst of the largest blue square."""
     red, blue = image[..., 0], image[..., 2]
     for side in range(71, 9, -10):
-        squares = np.lib.stride_tricks.sliding_window_view((blue > 80) & (blue - red > 40), (side, side))
+        squares = np.lib.stride_tricks.sliding_window_view((red < 150) & (blue > 80) & (blue - red > 40), (side, side))
         rows, columns = np.nonzero(squares.all(axis=(2, 3)))
         if len(rows):
             return int(columns.mean()) + side // 2, int(rows.mean()) + side // 2

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from trot.view.video.scene import Scene, _smooth
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg", reason='needs pip install "trot[video]"')
 Image = pytest.importorskip("PIL.Image", reason='needs pip install "trot[video]"')
 
+WALKER = Path(__file__).parents[2] / "examples" / "walker" / "my_task.py"
 SMALL = ["--width", "160", "--height", "90"]
 
 
@@ -220,7 +222,7 @@ def test_what_cannot_be_shown(opengl, trot, motion, tmp_path):
         (tmp_path / "broken.npz", "is not a trajectory"),
         (motion, "none of number 2", "--world", 2),
         ("anth", "tasks are"),
-        ("ant", "has no policy", "--agent", "policy"),
+        (f"{WALKER}:Walker", "no policy comes with trot", "--agent", "policy"),
     ):
         code, told = trot(source, out, *options)
         assert code == 2

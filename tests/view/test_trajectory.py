@@ -13,10 +13,11 @@ from trot.envs.registry import make_env
 from trot.sim.load import load_model
 from trot.view.motion.force_arrows import contact_forces
 from trot.view.motion.frames import robot_text
-from trot.view.motion.record import record
+from trot.view.motion.record import load_or_record, record
 from trot.view.motion.trajectory import Trajectory
 
 ASSETS = Path(__file__).parents[2] / "trot" / "envs" / "assets"
+WALKER = Path(__file__).parents[2] / "examples" / "walker" / "my_task.py"
 BALL = """
 <mujoco>
   <worldbody>
@@ -218,10 +219,17 @@ def test_nothing_touches_in_the_air():
         assert points.shape == forces.shape == (0, 3)
 
 
+def test_a_task_is_shown_with_the_policy_that_comes_with_trot():
+    """It runs; random actions stay where they are, and so does a task that no policy comes for."""
+    ran, strayed = load_or_record("ant", steps=120), load_or_record("ant", steps=120, agent="random")
+    assert ran.joint_q[-1, 0, 0] > 5 and abs(strayed.joint_q[-1, 0, 0]) < 2
+    assert ran.begins.sum() == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"source": "ant"}, "no policy"),
+        ({"source": f"{WALKER}:Walker"}, "no policy comes with trot"),
         ({"source": "nowhere"}, "is no run folder, robot file or task; tasks are cartpole"),
         ({"source": "nowhere.xml"}, "no robot file"),
         ({"source": str(ASSETS / "ant.xml"), "agent": "random"}, "moves without control"),

@@ -32,6 +32,11 @@ def settings_of_keywords(
     preset = preset or algorithm.default_preset
     tuned = algorithm.resolve(task, preset)
     of_schedule, of_algorithm = _names(Schedule()), _names(tuned)
+    # As the command calls it, unless an algorithm of the user's own has a setting of that name.
+    if "worlds" in given and "num_worlds" in of_algorithm and "worlds" not in of_algorithm:
+        if "num_worlds" in given:
+            raise TypeError("worlds and num_worlds are the same: give one of them")
+        given = {"num_worlds" if name == "worlds" else name: value for name, value in given.items()}
     known = (*OWN, *of_schedule, *of_algorithm)
     for name in given:
         if name not in known:

@@ -84,8 +84,8 @@ def train(
         runs: Where run folders are made.
         name: Of the run folder; task, algorithm and seed without it.
         randomize: Physics of its own for each world, pushes, noise and delay.
-        settings: What `trot train TASK --help` lists, with underscores: iterations, minutes, stop_at, num_worlds,
-            horizon, actor_lr ...
+        settings: What `trot train TASK --help` lists, with underscores: iterations, minutes, stop_at, worlds, horizon,
+            actor_lr ...
 
     Ctrl-C leaves a run to go on with, and the KeyboardInterrupt says how.
     """

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from trot.command_line import parse
+from trot.command_line import TaskName, parse
 from trot.compare.plan import Member, algorithm_variants, make_members, setting_variants, task_title
 from trot.compare.report import make_report, write_report
 from trot.compare.train_members import batch_notes, check_parallel, finished_runs, only_here, train_members
@@ -22,7 +22,7 @@ from trot.learn.train import choose_device
 class CompareSettings:
     """What to compare, on which task, for how long."""
 
-    task: tyro.conf.Positional[str]
+    task: TaskName
     """One of `trot tasks`, or path/to/file.py:Class."""
     algos: tuple[str, ...]
     """Some of `trot algorithms`, or path/to/file.py:NAME. The others are measured by shac, or by the first."""
@@ -30,6 +30,7 @@ class CompareSettings:
     """The first of these algorithms with other settings, each beside it under a name of its own: long:gamma=0.995
     wide:actor_hidden=400,200,100:critic_lr=2e-3."""
     seeds: tuple[int, ...] = (0, 1, 2)
+    """Each algorithm is trained once with each."""
     minutes: float | None = None
     """Of training, at most; a run that had fewer goes on."""
     iterations: int | None = None
@@ -37,7 +38,7 @@ class CompareSettings:
     preset: str | None = None
     """Of every run; each algorithm's first preset unless given."""
     changes: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="[ALGO.]NAME=VALUE...")] = ()
-    """Other settings of `trot train`: num_worlds=128 for all, but for variants that say otherwise;
+    """Other settings of `trot train`: worlds=128 for all, but for variants that say otherwise;
     shac.actor_hidden=64,64 for one."""
     thresholds: tuple[float, ...] = ()
     """Returns to measure samples and seconds to; chosen between the worst and the best unless given."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
-import tyro
 from torch import Tensor
 
+from trot.command_line import TaskName
 from trot.envs.check_methods import CUT, NOT_FINITE, check_methods
 from trot.envs.check_precision import check_in_single
 from trot.envs.env import Env
@@ -41,7 +41,7 @@ MOTION_STEPS = 240
 class TaskCheckSettings:
     """Check the gradient of a task's reward against finite differences."""
 
-    task: tyro.conf.Positional[str]
+    task: TaskName
     """One of `trot tasks`, or path/to/file.py:Class."""
     worlds: int = 32
     """Worlds, each with another window out of a random motion: some fall inside it, some run out of time."""
@@ -52,6 +52,7 @@ class TaskCheckSettings:
     tolerance: float = 1e-6
     """Largest relative error that passes."""
     seed: int = 0
+    """Of the windows and of the directions."""
     randomize: Randomize = field(default_factory=Randomize)
     """Random physics, pushes, noise and delay in these windows."""
 

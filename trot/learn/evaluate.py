@@ -10,12 +10,11 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from trot.command_line import parse
+from trot.command_line import RunPath, parse
 from trot.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -76,9 +75,10 @@ class Evaluation:
 class EvalSettings:
     """Play episodes with a trained policy."""
 
-    run: tyro.conf.Positional[Path]
+    run: RunPath
     """The run's folder."""
     checkpoint: str = "best"
+    """Of the run: initial, iteration_000400, ..., best, last."""
     episodes: int = 128
     """As many worlds, one episode each."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

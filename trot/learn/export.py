@@ -19,9 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tyro
-
-from trot.command_line import parse
+from trot.command_line import RunPath, parse
 from trot.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -44,9 +42,10 @@ TOLERANCE = 1e-5
 class ExportSettings:
     """Write a trained policy as ONNX and as TorchScript."""
 
-    run: tyro.conf.Positional[Path]
+    run: RunPath
     """The run's folder."""
     checkpoint: str = "best"
+    """Of the run: initial, iteration_000400, ..., best, last."""
     out: Path | None = None
     """Folder for the files; RUN/export unless given."""
 

@@ -11,12 +11,12 @@ import json
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
 from trot.atomic import replacing
-from trot.command_line import parse
+from trot.command_line import RunPath, parse
 from trot.learn.agent import Agent, AgentDescription, load_agent
 from trot.learn.evaluate import evaluate
 from trot.learn.saved_settings import settings_from
@@ -48,7 +48,9 @@ def packaged_tasks(folder: Path = POLICIES) -> list[str]:
 def load_packaged(task: str, folder: Path = POLICIES) -> PackagedPolicy:
     """The policy that comes for a task, on the CPU and without gradients."""
     if task not in packaged_tasks(folder):
-        raise FileNotFoundError(f"no policy comes with trot for the task '{task}'")
+        raise FileNotFoundError(
+            f"no policy comes with trot for the task '{task}': choose the agent zero or random, or name a run folder"
+        )
     about, weights = folder / f"{task}.json", folder / f"{task}.pt"
     try:
         told: dict[str, Any] = json.loads(about.read_text())
@@ -91,10 +93,12 @@ def package_policy(
 class PackageSettings:
     """Keep a run's policy in trot/policies, so that it comes with the package."""
 
-    run: tyro.conf.Positional[Path]
-    command: tyro.conf.Positional[str]
+    run: RunPath
+    """The run's folder."""
+    command: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="COMMAND")]
     """What trained it, for example "trot train ant"."""
     checkpoint: str = "best"
+    """Of the run: initial, iteration_000400, ..., best, last."""
 
 
 def main(arguments: list[str] | None = None) -> None:

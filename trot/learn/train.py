@@ -51,6 +51,7 @@ class TrainSettings(Generic[Settings]):
     """A run folder whose best policy, with its statistics of observations, is what this run begins with. Both must have
     policies of the same form."""
     seed: int = 0
+    """Of the first weights, the starts of episodes and the noise."""
     seeds: tuple[str, ...] = ()
     """Several at once, in one batch: 0-15, or 0 3 7. Each leaves a run folder as if trained alone."""
     device: str = "auto"

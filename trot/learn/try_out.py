@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-import tyro
 from torch import Tensor
 
+from trot.command_line import TaskName
 from trot.envs.env import Env
 from trot.envs.registry import TASKS, make_env, make_task
 from trot.learn.play import Played, chance_acts, nothing_acts, play
@@ -19,14 +19,16 @@ from trot.learn.play import Played, chance_acts, nothing_acts, play
 class TrySettings:
     """Run a task for a few seconds with an agent that knows nothing."""
 
-    task: tyro.conf.Positional[str]
+    task: TaskName
     """One of `trot tasks`, or path/to/file.py:Class."""
     agent: Literal["zero", "random"] = "random"
     """All actions zero, or drawn uniformly from [-1, 1]."""
     worlds: int = 64
+    """Worlds in parallel."""
     steps: int = 300
     """Control steps."""
     seed: int = 0
+    """Of the starts and of random actions."""
     device: str = "cpu"
     """cpu or cuda."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import torch
 import tyro
@@ -36,7 +37,7 @@ SMALLEST_PARAMETER = 0.01
 class CheckSettings:
     """Check a robot: what is approximated, its motion against MuJoCo, substeps, a drop, and its gradients."""
 
-    model: tyro.conf.Positional[Path]
+    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="ROBOT")]
     """Robot file, MJCF or URDF."""
     worlds: int = 8
     """Worlds, each at another moment of a random motion."""
@@ -53,6 +54,7 @@ class CheckSettings:
     tolerance: float = 1e-6
     """Largest relative error that passes."""
     seed: int = 0
+    """Of the random motion."""
     floating_base: bool = False
     """Add a free joint to the first body (URDF)."""
     ground: bool = False

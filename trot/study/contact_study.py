@@ -22,9 +22,10 @@ from trot.study.subject import find_subject
 class ContactSettings(StudySettings):
     """A task or a run, and what to multiply by what."""
 
-    task_or_run: tyro.conf.Positional[str]
+    task_or_run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TASK_OR_RUN")]
     """One of `trot tasks`, path/to/file.py:Class, or the folder of a run by shac, shac-no-critic or bptt."""
     factors: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
+    """On the robot's own contact constant, a column of the figure each."""
     vary: tuple[Constant, ...] = ("stiffness", "friction_slope")
     """stiffness: of contact, and its damping with it; friction_slope: friction per sliding speed while it sticks."""
     num_worlds: Annotated[int | None, WORLDS] = None
@@ -40,6 +41,7 @@ class ContactSettings(StudySettings):
     train: int = 0
     """Iterations of a training from scratch for each case; none unless given."""
     seed: int = 0
+    """Of starts and noise."""
 
     def __post_init__(self) -> None:
         if not self.factors or not self.vary:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import tyro
 from numpy.typing import NDArray
 
+from trot.command_line import RunPath
 from trot.study.gradient_histograms import Gradients, gradients
 from trot.study.one_study import Study, StudySettings
 from trot.study.study_folder import StudyFolder
@@ -18,7 +17,7 @@ from trot.study.study_folder import StudyFolder
 class GradientsSettings(StudySettings):
     """How large the entries of the policy's gradient are, at six moments of a training."""
 
-    run: tyro.conf.Positional[Path]
+    run: RunPath
     """A run folder of shac, shac-no-critic or bptt."""
     checkpoints: tuple[str, ...] = ()
     """Such as initial iteration_000400 last; six from the first to the last unless given."""

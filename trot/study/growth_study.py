@@ -29,7 +29,7 @@ LEVELS = (STEEP, 1e6)
 class GrowthSettings(StudySettings):
     """Tasks or runs, and substep counts."""
 
-    subjects: tyro.conf.Positional[tuple[str, ...]] = tuple(TASKS)
+    subjects: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="TASK_OR_RUN...")] = tuple(TASKS)
     """Tasks, path/to/file.py:Class, or run folders, one panel each; all of `trot tasks` unless given."""
     substeps: tuple[int, ...] = ()
     """Physics steps per action; half as many as the task's own, as many and twice as many unless given."""
@@ -48,6 +48,7 @@ class GrowthSettings(StudySettings):
     checkpoint: str = "best"
     """Of runs."""
     seed: int = 0
+    """Of starts and noise."""
     double: bool = False
     """In double precision."""
 

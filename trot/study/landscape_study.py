@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import tyro
 
+from trot.command_line import RunPath
 from trot.study.one_study import Study, StudySettings
 from trot.study.one_weight import Landscape, disagreement, landscape
 from trot.study.study_folder import StudyFolder
@@ -17,9 +16,10 @@ from trot.study.study_folder import StudyFolder
 class LandscapeSettings(StudySettings):
     """How a run's loss depends on one weight of its policy."""
 
-    run: tyro.conf.Positional[Path]
+    run: RunPath
     """A run folder of shac, shac-no-critic or bptt."""
     checkpoint: str = "last"
+    """Of the run: initial, iteration_000400, ..., best, last."""
     weight: str | None = None
     """As name[row,column], such as network.0.weight[3,1]; the one with the largest gradient unless given."""
     points: int | None = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import tyro
 
+from trot.command_line import RunPath
 from trot.study.one_study import Study, StudySettings
 from trot.study.study_folder import StudyFolder
 from trot.study.two_directions import Floats, Surface, surface
@@ -17,9 +17,10 @@ from trot.study.two_directions import Floats, Surface, surface
 class SurfaceSettings(StudySettings):
     """How a run's loss looks over two random directions in the space of weights."""
 
-    run: tyro.conf.Positional[Path]
+    run: RunPath
     """A run folder of shac, shac-no-critic or bptt."""
     checkpoint: str = "last"
+    """Of the run: initial, iteration_000400, ..., best, last."""
     points: int | None = None
     """Along either direction, an odd number; 41 on CUDA, 21 on the CPU unless given."""
     worlds: int | None = None

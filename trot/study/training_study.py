@@ -45,7 +45,7 @@ class TrainingStudySettings(StudySettings):
     minutes: float | None = None
     """Of training, at most, for every run; one that had fewer goes on."""
     changes: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="[VARIANT.]NAME=VALUE...")] = ()
-    """Other settings of `trot train`, for all runs or for one variant's: num_worlds=128."""
+    """Other settings of `trot train`, for all runs or for one variant's: worlds=128."""
     parallel: int | None = None
     """Runs at a time; one on the CPU and some on a GPU unless given."""
     together: Literal["auto", "yes", "no"] = "auto"

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import tyro
 
 from trot.atomic import replacing
-from trot.command_line import parse
+from trot.command_line import TaskName, parse
 from trot.compare.train_members import only_here
 from trot.envs.device import existing_device
 from trot.envs.ranks import refuse_ranks
@@ -30,7 +30,7 @@ STATE = "tune.json"
 class TuneSettings:
     """What to search for, on which task, for how long."""
 
-    task: tyro.conf.Positional[str]
+    task: TaskName
     """One of `trot tasks`, or path/to/file.py:Class."""
     over: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=[SCALE:]LOW:HIGH...")]
     """Settings to search for, each in a range: actor_lr=log:3e-4:1e-2, max_grad_norm=0.5:2, gamma=log1m:0.95:0.999."""
@@ -47,7 +47,7 @@ class TuneSettings:
     groups: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=A,B...")] = ()
     """Other settings, a search for each value, one after the other: horizon=16,32 actor_hidden=64,64x64."""
     changes: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE...")] = ()
-    """Other settings of `trot train`, for all trials: num_worlds=128."""
+    """Other settings of `trot train`, for all trials: worlds=128."""
     seed: int = 0
     """Of all trials, and of the search."""
     device: str = "auto"

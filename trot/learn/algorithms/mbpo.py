@@ -60,11 +60,15 @@ class MbpoSettings(SacSettings):
     rollout_epochs: tuple[int, int] = (20, 150)
     """Until the first, rollouts have the first length; from there it grows to the second, at the second."""
     rollout_lengths: tuple[int, int] = (1, 15)
+    """Steps that the model imagines, at first and at last."""
     model_hidden: tuple[int, ...] = (200, 200, 200, 200)
+    """Widths of the model's hidden layers."""
     model_members: int = 7
+    """Models that learn side by side."""
     model_elites: int = 5
     """The members that predict best, which rollouts ask."""
     model_lr: float = 1e-3
+    """Learning rate of the model."""
     model_batch: int = 1024
     """Steps that a member learns from at once."""
     model_passes: int = 1000

@@ -60,8 +60,11 @@ class PodsSettings(LearnerSettings):
     imitation_lr: float = 1e-3
     """Learning rate of the policy."""
     adam_betas: tuple[float, float] = (0.9, 0.999)
+    """Adam's memory of gradients and of their squares."""
     normalize_observations: bool = True
+    """By the mean and deviation of those seen so far."""
     actor_hidden: tuple[int, ...] = (128, 64, 32)
+    """Widths of the policy's hidden layers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

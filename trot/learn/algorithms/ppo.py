@@ -75,16 +75,20 @@ class PpoSettings(LearnerSettings):
     value_weight: float = 4.0
     """Of half the value's squared error, beside the policy's loss."""
     entropy_weight: float = 0.0
+    """What a unit of entropy is worth."""
     bound_weight: float = 1e-4
     """Of what means exceed 1.1 by, squared."""
     max_grad_norm: float = 1.0
+    """Gradients are scaled down to this norm."""
     reward_scale: float = 0.01
     """For learning; metrics show rewards as they are."""
     time_outs: TimeOuts = "bootstrap"
     """Ends of episodes by the clock. bootstrap: they are worth the value of what would have come; end: nothing, like
     falls."""
     normalize_observations: bool = True
+    """By the mean and deviation of those seen so far."""
     initial_log_std: float = 0.0
+    """Logarithm of the deviation of actions, at the start."""
     hidden: tuple[int, ...] = (128, 64, 32)
     """Of the trunk that policy and value share."""
 

@@ -32,6 +32,7 @@ class PpoFinishSettings(PpoSettings):
     bound_weight: float = 0.0
     initial_log_std: float = -1.0
     value_hidden: tuple[int, ...] = (64, 64)
+    """Widths of the value function's hidden layers."""
     value_only_iterations: int = 20
     """That begin the training, in which the value alone learns."""
 

@@ -43,6 +43,7 @@ class RpoSettings(SeveralCriticsSettings):
     kl_weight: float = 0.25
     """Of the divergence from the policy that acted."""
     entropy_weight: float = 0.2
+    """What a unit of entropy is worth."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

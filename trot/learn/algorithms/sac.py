@@ -75,14 +75,19 @@ class SacSettings(LearnerSettings):
     gamma: float = 0.99
     """Discount per step."""
     actor_lr: float = 5e-4
+    """Learning rate of the policy."""
     critic_lr: float = 5e-4
+    """Learning rate of the critics."""
     temperature_lr: float = 5e-3
+    """Learning rate of the temperature."""
     initial_temperature: float = 1.0
+    """What a unit of entropy is worth, at the start."""
     entropy_per_action: float = -0.5
     """What the temperature steers the policy's entropy to."""
     target_keep: float = 0.995
     """Share of themselves that the target critics keep in each update."""
     critics: int = 2
+    """How many there are."""
     critics_in_target: int = 2
     """Drawn at random for each update; the least of their values counts."""
     policy_trusts: Literal["least", "mean"] = "least"
@@ -91,7 +96,9 @@ class SacSettings(LearnerSettings):
     """Ends of episodes by the clock. bootstrap: they are worth the value of what would have come; end: nothing, like
     falls."""
     normalize_observations: bool = True
+    """By the mean and deviation of those seen so far."""
     log_std_bounds: tuple[float, float] = (-5.0, 2.0)
+    """Of the logarithm of the deviation of actions, the least and the most."""
     hidden: tuple[int, ...] = (256, 128, 64)
     """Of policy and critics."""
 

@@ -38,6 +38,7 @@ class SapoSettings(SeveralCriticsSettings):
     entropy_per_action: float = -0.5
     """What the temperature steers the policy's entropy to; below 0."""
     initial_temperature: float = 1.0
+    """What a unit of entropy is worth, at the start."""
     temperature_lr: float = 5e-3
     """At the start; it falls as the others do."""
 

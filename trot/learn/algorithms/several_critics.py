@@ -32,6 +32,7 @@ class SeveralCriticsSettings(ShacSettings):
     weight_decay: float = 0.01
     """Share of themselves, times the learning rate, that weights lose in each step."""
     activation: Activation = "silu"
+    """Between the layers of all networks."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -69,6 +69,7 @@ class ShacSettings(LearnerSettings):
     lr_decay: bool = True
     """Off: learning rates stay as they are."""
     adam_betas: tuple[float, float] = (0.7, 0.95)
+    """Adam's memory of gradients and of their squares, policy and value function alike."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm, policy and value function alike."""
     clip_worlds: float = 0.0
@@ -87,11 +88,15 @@ class ShacSettings(LearnerSettings):
     target_keep: float = 0.995
     """Share of itself that the target critic keeps in each iteration."""
     normalize_observations: bool = True
+    """By the mean and deviation of those seen so far."""
     policy: PolicyKind = "gaussian"
     """gaussian: one deviation per action; state_dependent: the network gives it; deterministic: none."""
     initial_log_std: float = -1.0
+    """Logarithm of the deviation of actions, at the start."""
     actor_hidden: tuple[int, ...] = (128, 64, 32)
+    """Widths of the policy's hidden layers."""
     critic_hidden: tuple[int, ...] = (64, 64)
+    """Widths of the value function's hidden layers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

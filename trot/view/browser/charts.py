@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,19 @@ def episode_returns(trajectory: Trajectory) -> Floats:
     return since
 
 
+def add_chart(gui: viser.GuiApi, title: str, across: str, names: Sequence[str], **look: Any) -> viser.GuiUplotHandle:
+    """An empty chart with a line for each name, against what goes across; inside of the folder that is entered."""
+    series: list[Any] = [{"label": across}]
+    for index, name in enumerate(names):
+        series.append({"label": name, "stroke": COLORS[index % len(COLORS)], "width": 1.5})
+    # Two points: one alone has no line, and its axis no length.
+    nothing = (np.arange(2.0), *[np.zeros(2)] * len(names))
+    look = {"scales": {"x": {"time": False}}, **look}
+    return gui.add_uplot(
+        nothing, tuple(series), title=title, legend={"show": True}, height=HEIGHT, axes=AXES, **look
+    )  # fmt: skip
+
+
 class Charts:
     """Two charts inside a folder: the return of one world, and its reward's terms.
 
@@ -39,17 +53,11 @@ class Charts:
     """
 
     def __init__(self, folder: viser.GuiFolderHandle, gui: viser.GuiApi, trajectory: Trajectory) -> None:
-        nothing = np.zeros(2)
         self._charts: list[viser.GuiUplotHandle] = []
         titles = {"Return of the episode": ["return"], "Reward by term": list(trajectory.reward_terms)}
         for title, names in titles.items() if trajectory.reward_terms else ():
-            series: list[Any] = [{"label": "s"}]
-            for index, name in enumerate(names):
-                series.append({"label": name, "stroke": COLORS[index % len(COLORS)], "width": 1.5})
             with folder:
-                data = (nothing,) * len(series)
-                chart = gui.add_uplot(data, tuple(series), title=title, legend={"show": True}, height=HEIGHT, axes=AXES)
-            self._charts.append(chart)
+                self._charts.append(add_chart(gui, title, "s", names))
         self.load(trajectory, 0)
 
     def load(self, trajectory: Trajectory, world: int) -> None:

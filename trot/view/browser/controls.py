@@ -5,7 +5,6 @@ What it calls is async: viser keeps an endless queue for other functions, which 
 
 from __future__ import annotations
 
-import html
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ import viser
 
 from trot.view.browser.messages import Value
 from trot.view.browser.page_guard import Guard
+from trot.view.browser.panel_parts import is_bool, is_option_of, small
 from trot.view.motion.trajectory import Trajectory
 
 SPEEDS = ("0.1", "0.25", "0.5", "1", "2", "4")
@@ -77,7 +77,7 @@ class Controls:
 
     def tell(self, text: str) -> None:
         """Show text above the panel, as it is: a name in it may come from a file that somebody else made."""
-        self.status.content = f'<div style="margin: 0 1em 0.75em; font-size: 0.875em">{html.escape(text)}</div>'
+        self.status.content = small(text)
 
     def fit(self, trajectory: Trajectory) -> None:
         """Set the ranges of the sliders to those of a trajectory."""
@@ -109,12 +109,12 @@ class Controls:
         for slider in (self.frame, self.world):
             guard.allow(slider, partial(_is_on, slider))
         for switch in (self.play, self.follow, self.forces):
-            guard.allow(switch, _is_bool)
-        guard.allow(self.speed, partial(_is_option_of, self.speed))
+            guard.allow(switch, is_bool)
+        guard.allow(self.speed, partial(is_option_of, self.speed))
         if can_record:
-            guard.allow(self.again, _is_bool)
+            guard.allow(self.again, is_bool)
             for choice in (self.checkpoint, self.actions, self.worlds):
-                guard.allow(choice, partial(_is_option_of, choice))
+                guard.allow(choice, partial(is_option_of, choice))
 
     async def _play_or_pause(self, _: viser.GuiEvent[Any]) -> None:
         self.set_playing(not self.playing)
@@ -133,13 +133,6 @@ class Controls:
         self.redraw_wanted = True
 
 
-def _is_bool(value: Value) -> bool:
-    return type(value) is bool
-
-
 def _is_on(slider: Any, value: Value) -> bool:
+    """Of a slider that is as long as the motion."""
     return type(value) is int and 0 <= value <= slider.max
-
-
-def _is_option_of(choice: viser.GuiDropdownHandle[Any], value: Value) -> bool:
-    return type(value) is str and value in choice.options

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -12,9 +11,9 @@ import viser
 from trot.view.browser.charts import Charts
 from trot.view.browser.controls import SAMPLED, Controls
 from trot.view.browser.nodes import ROOT, RobotScene
-from trot.view.browser.page import quiet_server
 from trot.view.browser.page_guard import Guard
 from trot.view.browser.page_layout import arrange, point
+from trot.view.browser.serving import page_server, show_until_stopped
 from trot.view.motion.force_arrows import contact_forces
 from trot.view.motion.trajectory import Trajectory
 
@@ -22,6 +21,8 @@ FRAME_SECONDS = 1 / 60
 IDLE_SECONDS = 0.05
 PANEL_SECONDS = 0.1
 """Between updates of slider and charts, which cost more than the picture."""
+
+HINT = "Scrub with the slider; the panel slows it down, draws contact forces, and records anew."
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def serve(
     can_record: bool = True,
     follow: bool = True,
     forces: bool = False,
-    port: int = 8080,
+    port: int | None = None,
     open_browser: bool = True,
 ) -> None:
     """Show what record() returns, until Ctrl-C.
@@ -56,14 +57,12 @@ def serve(
         can_record: Whether another rollout can be asked for.
         follow: Keep the robot in the middle.
         forces: Show contact forces.
-        port: 0 for any that is free. One that is taken raises ValueError.
+        port: 0 for any that is free; None for the usual one, or any where that is taken. Else one that is taken
+            raises ValueError.
         open_browser: Show the page at once.
     """
     guard = Guard()
-    with quiet_server(port, guard) as server:
-        server.gui.set_panel_label(f"trot: {title}")
-        # Sharing would open a tunnel to the outside.
-        server.gui.configure_theme(show_logo=False, show_share_button=False)
+    with page_server(title, port, guard) as server:
         # Before anything is built on it: here a failure ends the command, later only a message tells of one.
         print(f"{title}: recording ...", flush=True)
         trajectory = record(rollout)
@@ -79,15 +78,7 @@ def serve(
             can_record=can_record,
         )
         viewer = Viewer(server, controls, trajectory, rollout, record, checkpoints)
-        url = guard.address(server.get_port())
-        print(f"{title}: {url} (Ctrl-C ends)", flush=True)
-        if open_browser:
-            webbrowser.open(url)
-        try:
-            while True:
-                time.sleep(viewer.tick(time.monotonic()))
-        except KeyboardInterrupt:
-            print()
+        show_until_stopped(title, guard.address(server.get_port()), open_browser, HINT, viewer.tick)
 
 
 class Viewer:

@@ -30,6 +30,9 @@ GAP = 0.5
 """Metres between the robots of two worlds."""
 DISTANCE = 1.65
 """Of the camera, in radii of what it sees: a ball of radius 1 fills viser's 75 degrees from 1 / sin(37.5)."""
+ZENITH_RGB, HORIZON_RGB = np.array([176.0, 205.0, 235.0]), np.array([255.0, 255.0, 255.0])
+SKY_ROWS, HORIZON_ROW = 64, 32
+"""Of the picture behind everything, from the top down; below the horizon it is white, which the ground fades into."""
 RESOLUTION = 2.0**-16
 """Metres and quaternion units that poses are rounded to: rounded numbers make a motion a quarter smaller."""
 ACTIVATION_STEPS = 32
@@ -53,6 +56,7 @@ class RobotScene:
         self.tendon_colors = _TendonColors(model)
 
         self.root = scene.add_frame(ROOT, show_axes=False)
+        scene.set_background_image(_sky(), "png")
         self._add_grounds(scene)
         self.bodies: list[list[viser.FrameHandle]] = []
         self.muscles: list[dict[int, viser.ArrowsHandle]] = []
@@ -191,6 +195,11 @@ class _TendonColors:
         share = np.round(np.clip(activation, 0, 1) * ACTIVATION_STEPS)[:, None] / ACTIVATION_STEPS
         muscle = REST_RGB + share * (FULL_RGB - REST_RGB)
         return np.where(self.pulled[:, None], muscle, self.passive).astype(np.uint8)
+
+
+def _sky() -> NDArray[np.uint8]:
+    share = np.clip(np.arange(SKY_ROWS) / HORIZON_ROW, 0, 1)[:, None, None]
+    return np.repeat(ZENITH_RGB + share * (HORIZON_RGB - ZENITH_RGB), 2, axis=1).astype(np.uint8)
 
 
 def _travelling_body(model: mujoco.MjModel) -> int | None:

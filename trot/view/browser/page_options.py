@@ -16,10 +16,10 @@ class PageSettings:
     """Of the starts and of random actions."""
     follow: bool = True
     """Keep the robot in the middle."""
-    port: int = 8080
-    """On 127.0.0.1; 0 for any that is free."""
+    port: int | None = None
+    """On 127.0.0.1; 8080 unless given, or any where that is taken. 0: any that is free."""
     browser: bool = True
-    """Open the page at once."""
+    """Open the page at once, where there is a screen."""
 
 
 def viser_is_missing(command: str) -> bool:

@@ -38,7 +38,7 @@ class ViewSettings(PageSettings):
     stochastic: bool = False
     """Sample the policy's actions instead of taking their mean."""
     agent: Literal["policy", "zero", "random"] | None = None
-    """By default a run's policy, and random actions for a task."""
+    """By default the policy of a run, or the one that comes with trot for a task; else random actions."""
     forces: bool = False
     """Draw contact forces as arrows."""
 

@@ -23,12 +23,17 @@ AgentKind = Literal["policy", "zero", "random"]
 
 
 def load_or_record(source: str, *, agent: AgentKind | None = None, **how: Any) -> Trajectory:
-    """A saved motion, or one that record() makes; by default of a run's policy, in a task of random actions."""
+    """A saved motion, or one that record() makes.
+
+    By default it is a run's policy that acts, or the one that comes with trot for a task; where none does, chance.
+    """
     from trot.envs.registry import names_task
+    from trot.learn.packaged_policy import packaged_tasks
 
     if source.lower().endswith(SUFFIX):
         return Trajectory.load(source)
-    return record(source, agent=agent or ("random" if names_task(source) else "policy"), **how)
+    trained = not names_task(source) or source in packaged_tasks()
+    return record(source, agent=agent or ("policy" if trained else "random"), **how)
 
 
 def record(
@@ -46,20 +51,22 @@ def record(
     """Let something move, and record it.
 
     Args:
-        source: A run folder, whose policy plays; a task's name or path/to/file.py:Class, with agent zero or random; or
-            a robot file (.xml, .urdf), which moves from its reference pose without control, a URDF on added ground.
+        source: A run folder, whose policy plays; a task's name, with the policy that comes with trot or with
+            agent zero or random; path/to/file.py:Class, with one of the latter; or a robot file (.xml, .urdf), which
+            moves from its reference pose without control, a URDF on added ground.
         checkpoint: Which policy of the run.
         worlds: How many of them.
         steps: As many frames follow the first one; by default an episode's, and 300 for a robot file.
         seconds: The same as time, where steps are not given.
         seed: Of the starts, the policy's noise and random actions.
         stochastic: With the policy's noise.
-        agent: The run's policy, no action at all, or actions drawn uniformly from [-1, 1].
+        agent: The policy, no action at all, or actions drawn uniformly from [-1, 1].
         device: To simulate on.
     """
     from trot.envs.registry import TASKS, make_env, names_task
     from trot.learn.agent import load_agent
     from trot.learn.learner import NOISE_STREAM
+    from trot.learn.packaged_policy import load_packaged
     from trot.learn.play import agent_acts, chance_acts, nothing_acts
     from trot.runs.folder import RunFolder
     from trot.view.motion.frames import ROBOT_DT, record_env, record_robot
@@ -87,10 +94,8 @@ def record(
         run = RunFolder.open(source)
         policy = load_agent(run, checkpoint) if agent == "policy" else None
         task_name = str(run.settings["task"])
-    elif agent == "policy":
-        raise ValueError(f"the task '{source}' has no policy: choose the agent zero or random, or name a run folder")
     else:
-        policy, task_name = None, source
+        policy, task_name = (load_packaged(source).agent if agent == "policy" else None), source
     env = make_env(task_name, worlds, device, seed)
     if policy is not None:
         act = agent_acts(policy, env, stochastic, seed)

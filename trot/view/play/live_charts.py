@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import viser
 
-from trot.view.browser.charts import AXES, COLORS, HEIGHT
+from trot.view.browser.charts import add_chart
 from trot.view.play.living import Moment
 
 
@@ -35,12 +34,5 @@ class LiveCharts:
         self._terms.data = (time, *(np.array([moment.terms[name] for moment in history]) for name in self._names))
 
     def _chart(self, title: str, names: list[str]) -> viser.GuiUplotHandle:
-        series: list[Any] = [{"label": "s"}]
-        for index, name in enumerate(names):
-            series.append({"label": name, "stroke": COLORS[index % len(COLORS)], "width": 1.5})
-        nothing = (np.arange(2.0),) + (np.zeros(2),) * len(names)
         with self._folder:
-            return self._gui.add_uplot(
-                nothing, tuple(series), title=title, legend={"show": True}, height=HEIGHT,
-                scales={"x": {"time": False}}, axes=AXES,
-            )  # fmt: skip
+            return add_chart(self._gui, title, "s", names)

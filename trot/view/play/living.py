@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,12 +11,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from trot.envs.env import Env
 from trot.envs.registry import make_env
 from trot.envs.situation import Situation
 from trot.envs.task import Task
 from trot.learn.agent import Agent
 from trot.learn.learner import NOISE_STREAM
-from trot.learn.play import Act, agent_acts, chance_acts, nothing_acts
+from trot.learn.play import Act, agent_acts, chance_acts, nothing_acts, play
 from trot.sim.model import Floats
 from trot.sim.state import State
 from trot.view.play.changed_robot import Factors, changed_env
@@ -57,6 +59,12 @@ class Moment:
     terms: dict[str, float]
 
 
+def ways_to_act(env: Env, agent: Agent | None, seed: int) -> dict[str, Act]:
+    """By name: the policy, where there is one, chance, and nothing."""
+    acts = {} if agent is None else {"policy": agent_acts(agent, env, stochastic=False, seed=0)}
+    return acts | {"random": chance_acts(env, seed + NOISE_STREAM), "zero": nothing_acts(env)}
+
+
 class Living:
     """A world of a task, and who acts in it."""
 
@@ -64,13 +72,10 @@ class Living:
         self.env = make_env(task, 1, "cpu", seed)
         self.robot = self.env.task.model
         """As its file says, whatever the factors are."""
-        self.acts: dict[str, Act] = {}
-        if agent is not None:
-            self.take_policy(agent)
-        self.acts |= {"random": chance_acts(self.env, seed + NOISE_STREAM), "zero": nothing_acts(self.env)}
+        self.acts = ways_to_act(self.env, agent, seed)
         if kind not in self.acts:
             raise ValueError(f"there is no policy for the task '{self.env.task.name}'")
-        self.kind = str(kind)
+        self.kind, self._agent, self._seed = str(kind), agent, seed
         self.factors = Factors()
         self._commands = tuple(command.initial for command in self.env.task.commands) or None
         self.inertia = Inertia(self.robot.source)
@@ -145,7 +150,15 @@ class Living:
 
     def take_policy(self, agent: Agent) -> None:
         """Let this agent act from now on, wherever the policy does."""
+        self._agent = agent
         self.acts["policy"] = agent_acts(agent, self.env, stochastic=False, seed=0)
+
+    def foreseen(self, seconds: float, starts: int) -> Floats:
+        """(frames, starts, num_q) what the robot does in its first seconds, from several starts; nobody pushes it."""
+        # The kernels share a vector of worlds among as many, so that this costs little more than one start.
+        env = make_env(copy.deepcopy(self.env.task, {id(self.robot): self.robot}), starts, "cpu", self._seed)
+        act, steps = ways_to_act(env, self._agent, self._seed)[self.kind], max(1, round(seconds / self.dt))
+        return np.stack([env.worlds.joint_q.double().numpy() for _ in play(env, act, steps)])
 
     def push(self, direction: str, speed: float) -> None:
         """Push the torso by what would give the whole robot, were it one point, this speed in m/s."""

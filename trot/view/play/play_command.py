@@ -5,6 +5,7 @@ viser, PyTorch and MuJoCo are imported when they are needed, so that the command
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -31,8 +32,8 @@ class PlaySettings(PageSettings):
     """Of a run that is being trained: its newest policy, whenever there is one, and its returns so far."""
 
 
-def play_command(arguments: list[str]) -> int:
-    """Play with a living robot; returns the exit code."""
+def play_command(arguments: list[str], shown: Callable[[], object] = lambda: None) -> int:
+    """Play with a living robot; returns the exit code. shown() is called when there is a page to be seen."""
     settings = parse(PlaySettings, "trot play", DESCRIPTION, arguments)
     if viser_is_missing("trot play"):
         return 2
@@ -53,6 +54,7 @@ def play_command(arguments: list[str]) -> int:
         follow=settings.follow,
         port=settings.port,
         open_browser=settings.browser,
+        shown=shown,
     )
     return 0
 
@@ -81,7 +83,8 @@ def find_player(source: str, kind: str, checkpoint: str) -> tuple[str, Agent | N
         return str(run.settings["task"]), load_agent(run, checkpoint), f"policy '{checkpoint}' of {run.path.name}"
     if source in packaged_tasks():
         policy = load_packaged(source)
-        return source, policy.agent, f"policy by '{policy.command}', {policy.date}: return {policy.mean_return:.0f}"
+        made = f"trot's own policy, by '{policy.command}' ({policy.date})"
+        return source, policy.agent, f"{made}: return {policy.mean_return:.0f}"
     if kind == "policy":
         trained = f"runs/{source.rpartition(':')[2]}-shac-0"
         raise ValueError(

@@ -13,10 +13,9 @@ from typing import Any, Literal
 import viser
 
 from trot.envs.command import Command
-from trot.view.browser.messages import Value
 from trot.view.browser.page_guard import Guard
+from trot.view.browser.panel_parts import add_slider, is_bool, is_option_of, small
 from trot.view.play.changed_robot import Factors
-from trot.view.play.panel_parts import add_slider, small
 from trot.view.play.steering import Steering
 
 STEP, RESET = "Step", "Reset"
@@ -46,7 +45,7 @@ class PlayControls:
         self.learning = gui.add_folder("Learning", visible=learning)
         self.steering = Steering(gui, guard, commands)
         with gui.add_folder("Push", visible=bool(directions)):
-            self.hint = gui.add_html(small(f"Drag a body with the mouse, or push '{pushed}':"))
+            gui.add_html(small(f"Drag a body with the mouse, or push '{pushed}':"))
             self.direction = gui.add_button_group("Towards", tuple(directions) or ("nowhere",))
             self.direction.on_click(self._push)
             self.strength = add_slider(
@@ -67,9 +66,9 @@ class PlayControls:
             self.gradient_text = gui.add_html("", visible=False)
         self.charts = gui.add_folder("Rewards")
         for switch in (self.play, self.ordinary, self.follow, self.gradient):
-            guard.allow(switch, lambda value: type(value) is bool)
+            guard.allow(switch, is_bool)
         for choice in (self.once, self.agent, self.direction):
-            guard.allow(choice, partial(_is_option_of, choice))
+            guard.allow(choice, partial(is_option_of, choice))
 
     @property
     def factors(self) -> Factors:
@@ -118,7 +117,3 @@ class PlayControls:
     async def _make_ordinary(self, _: viser.GuiEvent[Any]) -> None:
         for slider in (self.speed, self.gravity, self.friction, self.mass):
             slider.value = 1.0
-
-
-def _is_option_of(choice: Any, value: Value) -> bool:
-    return type(value) is str and value in choice.options

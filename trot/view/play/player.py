@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import time
-import webbrowser
+from collections.abc import Callable
 
 import mujoco
 import numpy as np
-import torch
 import viser
 
 from trot.learn.torch_threads import one_torch_thread
 from trot.sim.model import Floats
+from trot.view.browser.framing import survey
 from trot.view.browser.nodes import RobotScene
-from trot.view.browser.page import quiet_server
 from trot.view.browser.page_guard import Guard
 from trot.view.browser.page_layout import arrange
+from trot.view.browser.serving import page_server, show_until_stopped
 from trot.view.play.arrow_keys import ARROW_KEYS
 from trot.view.play.gain_arrows import GainArrows
 from trot.view.play.holds import Holds
@@ -35,12 +34,18 @@ PANEL_SECONDS = 0.1
 GRADIENT_SECONDS = 0.25
 MOST_BEHIND = 0.1
 """Seconds that the world makes up for after a delay; a machine that is too slow shows slow motion."""
-SURVEY_SECONDS = 4.0
+SURVEY_SECONDS, SURVEY_STARTS, SURVEY_STRIDE = 4.0, 16, 4
+"""Of the motions that the camera is to hold; of their steps, every so many are looked at."""
+MOST_STARTS = 0.9
+"""Share of the starts whose motion the picture holds to each side: one that strays would make all others small."""
+
+HINT = "Drag the robot with the mouse; the panel pushes it, changes its world, and draws the gradient."
+KEYS = "The arrow keys steer it."
 
 
 def serve_play(
-    living: Living, *, title: str, about: str, follow: bool, port: int, open_browser: bool,
-    watch: RunWatch | None = None,
+    living: Living, *, title: str, about: str, follow: bool, port: int | None, open_browser: bool,
+    watch: RunWatch | None = None, shown: Callable[[], object] = lambda: None,
 ) -> None:  # fmt: skip
     """Let the world live in the browser, until Ctrl-C.
 
@@ -49,27 +54,17 @@ def serve_play(
         title: Above the panel.
         about: Who acts in it.
         follow: Keep the robot in the middle.
-        port: 0 for any that is free. One that is taken raises ValueError.
+        port: 0 for any that is free; None for the usual one, or any where that is taken. Else one that is taken
+            raises ValueError.
         open_browser: Show the page at once.
         watch: A run that learns: its newest policy acts, at fewer pictures per second.
+        shown: Called when the page can be opened.
     """
     guard = Guard(ARROW_KEYS if living.env.task.commands else "")
-    with quiet_server(port, guard) as server, one_torch_thread():
-        server.gui.set_panel_label(f"trot: {title}")
-        # Sharing would open a tunnel to the outside.
-        server.gui.configure_theme(show_logo=False, show_share_button=False)
+    with page_server(title, port, guard) as server, one_torch_thread():
         player = Player(server, guard, living, about, follow, watch)
-        url = guard.address(server.get_port())
-        print(f"{title}: {url} (Ctrl-C ends)", flush=True)
-        if open_browser:
-            webbrowser.open(url)
-        try:
-            while True:
-                began = time.monotonic()
-                wait = player.tick(began)
-                time.sleep(max(0.0, began + wait - time.monotonic()))
-        except KeyboardInterrupt:
-            print()
+        hint = f"{HINT} {KEYS}" if any(command.arrows for command in living.env.task.commands) else HINT
+        show_until_stopped(title, guard.address(server.get_port()), open_browser, hint, player.tick, shown)
 
 
 class Player:
@@ -91,7 +86,7 @@ class Player:
         )  # fmt: skip
         self._charts = LiveCharts(self.controls.charts, server.gui)
         self._curve = None if watch is None else LearningCurve(self.controls.learning, server.gui)
-        camera = self._scene.camera(survey(living, self._scene))
+        camera = self._scene.camera(usual_box(self._scene, living.foreseen(SURVEY_SECONDS, SURVEY_STARTS)))
         arrange(server, lambda: camera)
         self._owed, self._last_tick = 0.0, time.monotonic()
         self._panel_due, self._gradient_due = 0.0, 0.0
@@ -228,19 +223,11 @@ def between(model: mujoco.MjModel, first: Floats, second: Floats, share: float) 
     return pose
 
 
-@torch.no_grad()
-def survey(living: Living, scene: RobotScene) -> tuple[Floats, Floats]:
-    """The corners of a box around all that the robot does in its first seconds, seen from where it is followed."""
-    env, model = copy.deepcopy(living.env), scene.kinematics
-    observation, corners = env.worlds.observation, list[tuple[Floats, Floats]]()
-    for step in range(round(SURVEY_SECONDS / living.dt)):
-        if step % 4 == 0:
-            joint_q = env.worlds.joint_q[0].double().numpy()
-            low, high = model.extent(joint_q)
-            if scene.leader is not None:
-                place = model.poses(joint_q).position[scene.leader] * [1, 1, 0]
-                low, high = low - place, high - place
-            corners.append((low, high))
-        observation, *_ = env.step(living.act(observation).clamp(-1, 1))
-    lows, highs = zip(*corners, strict=True)
-    return np.min(lows, axis=0), np.max(highs, axis=0)
+def usual_box(scene: RobotScene, joint_q: Floats) -> tuple[Floats, Floats]:
+    """The corners of a box around what the robot does after most of its starts, (frames, starts, num_q)."""
+    boxes = [
+        survey(scene.kinematics, joint_q[::SURVEY_STRIDE, start : start + 1], scene.leader)
+        for start in range(joint_q.shape[1])
+    ]
+    low = np.quantile([box.low for box in boxes], 1 - MOST_STARTS, axis=0)
+    return low, np.quantile([box.high for box in boxes], MOST_STARTS, axis=0)

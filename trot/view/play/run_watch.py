@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import viser
@@ -14,7 +13,7 @@ import viser
 from trot.learn.agent import Agent, load_agent
 from trot.runs.folder import CHECKPOINTS, RunFolder
 from trot.sim.model import Floats
-from trot.view.browser.charts import AXES, COLORS, HEIGHT
+from trot.view.browser.charts import add_chart
 
 LOOK_SECONDS = 2.0
 MOST_POINTS = 300
@@ -80,12 +79,8 @@ class LearningCurve:
     """The returns of a run that learns, inside a folder."""
 
     def __init__(self, folder: viser.GuiFolderHandle, gui: viser.GuiApi) -> None:
-        series: tuple[Any, ...] = ({"label": "iteration"}, {"label": "return", "stroke": COLORS[0], "width": 1.5})
         with folder:
-            self._chart = gui.add_uplot(
-                (np.arange(2.0), np.zeros(2)), series, title="Return by iteration", legend={"show": True},
-                height=HEIGHT, scales={"x": {"time": False}}, axes=AXES, visible=False,
-            )  # fmt: skip
+            self._chart = add_chart(gui, "Return by iteration", "iteration", ["return"], visible=False)
 
     def show(self, news: News) -> None:
         # One point alone has no line, and its axis no length.

@@ -9,7 +9,7 @@ import viser
 
 from trot.envs.command import Command
 from trot.view.browser.page_guard import Guard
-from trot.view.play.panel_parts import add_slider, small
+from trot.view.browser.panel_parts import add_slider, is_bool, small
 
 NOTCH = 0.1
 """What a press of an arrow key adds or takes away, as a share of the way from the low bound to the high one."""
@@ -44,7 +44,7 @@ class Steering:
             self._by_hand: Any = gui.add_checkbox(
                 "Steer", True, hint="without it, each new episode draws its own commands"
             )
-            guard.allow(self._by_hand, lambda value: type(value) is bool)
+            guard.allow(self._by_hand, is_bool)
         self._add_keys(gui)
 
     @property

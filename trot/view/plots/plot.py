@@ -38,7 +38,9 @@ AXES: dict[str, tuple[Axis, ...]] = {"steps": ("steps",), "time": ("seconds",), 
 class PlotSettings:
     """What to draw, of which runs, and where to."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    runs: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...", help_behavior_hint="(required)")
+    ]
     """Run folders, or folders that hold some. Tasks are drawn in this order."""
     by: Annotated[str, tyro.conf.arg(metavar="{algo,label,task,seed,name}")] = "algo"
     """What the runs of one curve have in common; label is the algorithm's in papers, name the run folder's."""

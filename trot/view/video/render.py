@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -28,11 +28,12 @@ class RenderSettings:
 
     source: Source
     """A run folder, a task, path/to/file.py:Class, a robot file (.xml, .urdf), or a saved trajectory (.npz)."""
-    out: tyro.conf.Positional[Path]
+    out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
     """Ends in .mp4, .gif, or .png for a strip of frames side by side."""
     checkpoint: str = "best"
+    """Of a run: initial, iteration_000400, ..., best, last."""
     agent: Literal["policy", "zero", "random"] | None = None
-    """By default a run's policy, and random actions for a task."""
+    """By default the policy of a run, or the one that comes with trot for a task; else random actions."""
     stochastic: bool = False
     """With the policy's noise."""
     seed: int = 0
