@@ -36,7 +36,7 @@ RULE = re.compile(r"[─-]+")
 
 def parse(kind: Callable[..., Parsed], prog: str, description: str | None, arguments: list[str], **how: Any) -> Parsed:
     """What tyro.cli() makes of the arguments. Raises ValueError, with one line, where it cannot."""
-    present = [_present_name(argument) for argument in arguments]
+    present = [present_name(argument) for argument in arguments]
     try:
         return _parsed(kind, prog, description, present, **how)
     except ValueError as error:
@@ -78,7 +78,8 @@ def parse_call(
     return parse(prepared, prog, description, arguments)
 
 
-def _present_name(argument: str) -> str:
+def present_name(argument: str) -> str:
+    """Of an option that may go by a former name, with its value behind = where it has one."""
     name, equals, value = argument.partition("=")
     return FORMER_NAMES.get(name, name) + equals + value
 

@@ -166,5 +166,10 @@ def test_variants_say_otherwise_where_all_are_told_something(tmp_path):
     assert (long.asked.settings.critic_passes, wide.asked.settings.critic_passes) == (3, 16)
     assert wide.asked.settings.actor_hidden == (5, 6) and wide.asked.settings.critic_lr == 2e-3
     assert shac.asked.settings.lr_decay and not wide.asked.settings.lr_decay
+    few = setting_variants(["few:worlds=4"], "shac")
+    (member,) = make_members("cartpole", few, (0,), tmp_path, "cpu", None, [], [])
+    assert member.asked.settings.num_worlds == 4
+    with pytest.raises(ValueError, match="num-worlds is what is compared here"):
+        make_members("cartpole", few, (0,), tmp_path, "cpu", None, [], ["num_worlds=8"])
     with pytest.raises(ValueError, match=r"--set shac\.lr_decay=true: lr-decay is what is compared here"):
         make_members("cartpole", variants, (0,), tmp_path, "cpu", None, [], changes)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from trot.command_line import present_name
 from trot.learn.algorithms import find_algorithm
 from trot.learn.train import TrainSettings, parse_settings
 from trot.runs.folder import RunFolder
@@ -37,7 +38,8 @@ class Variant:
 
     def sets(self, name: str) -> bool:
         """Whether a setting, as options spell it, is one of those it differs in."""
-        return f"--{name}" in self.options or f"--no-{name}" in self.options
+        own = [present_name(option) for option in self.options]
+        return present_name(f"--{name}") in own or f"--no-{name}" in own
 
 
 @dataclass(frozen=True)
