@@ -24,8 +24,9 @@ Law = Literal["trot", "MuJoCo"]
 TIME_CONSTANT, IMPEDANCE = 0.02, 0.95
 """Of MuJoCo's contact where a file says nothing."""
 
-ROUNDS, CLOSE = 50, 1e-3
-"""Rounds over the contact points that friction is worked out in at most, and the change, N, at which they end."""
+ROUNDS, CLOSE, CLOSE_NORMAL = 50, 1e-3, 0.01
+"""Rounds over the contact points that forces are worked out in at most, and the changes at which they end: N of
+friction, and a share of the largest normal force."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,17 @@ class Touches:
     """Coulomb's coefficient."""
     point: NDArray[np.intp]
     """Which of the model's."""
+
+    def drag(self, normal: Doubles) -> Doubles:
+        """Of trot's friction under these normal forces: force per sliding speed, N s/m."""
+        speed = np.sqrt((self.velocity[:, :2] ** 2).sum(axis=1) + 1e-30)
+        least: Doubles = np.minimum(self.friction_stiffness, self.friction * normal / speed)
+        return least
+
+    def pulled(self, drag: Doubles) -> Doubles:
+        """What such friction does to every dof."""
+        force: Doubles = -np.einsum("r,ri,rid->d", drag, self.velocity[:, :2], self.jacobian[:, :2])
+        return force
 
 
 @dataclass(frozen=True)
@@ -129,17 +141,15 @@ class SwappedEnv(MujocoEnv):
             separating = touches.velocity[:, 2]
             normal = np.maximum(0.0, touches.depth * (touches.stiffness - touches.damping * separating))
             force += normal @ touches.jacobian[:, 2]
-        elif laws.friction == "trot":
-            self._accelerate(data, force)
-            normal = self._mujocos_normal(data, touches)
-        if laws.friction == "trot":
-            sliding = touches.velocity[:, :2]
-            speed = np.sqrt((sliding**2).sum(axis=1) + 1e-30)
-            drag = np.minimum(touches.friction_stiffness, touches.friction * normal / speed)
-            force -= np.einsum("r,ri,rid->d", drag, sliding, touches.jacobian[:, :2])
-        elif laws.normal == "trot" and len(normal):
-            self._accelerate(data, force)
-            force += self._mujocos_friction(data, touches, normal)
+            if laws.friction == "trot":
+                drag = touches.drag(normal)
+                force += touches.pulled(drag)
+            elif len(normal):
+                self._accelerate(data, force)
+                force += self._mujocos_friction(data, touches, normal)
+        elif laws.friction == "trot" and len(normal):
+            normal, drag = self._normal_under_drag(data, touches, force)
+            force += touches.pulled(drag)
         if self.watch is not None:
             dofs = self._axis_dof
             mujoco.mj_fwdActuation(self._mujoco, data)
@@ -183,6 +193,21 @@ class SwappedEnv(MujocoEnv):
         mujoco.mj_fwdActuation(self._mujoco, data)
         mujoco.mj_fwdAcceleration(self._mujoco, data)
         mujoco.mj_fwdConstraint(self._mujoco, data)
+
+    def _normal_under_drag(self, data: mujoco.MjData, touches: Touches, force: Doubles) -> tuple[Doubles, Doubles]:
+        """MuJoCo's normal forces and the drag of trot's friction under them.
+
+        Friction changes how hard a foot is pressed, and by that itself, so that both are found in turn, by half steps.
+        """
+        self._accelerate(data, force)
+        normal = self._mujocos_normal(data, touches)
+        for _ in range(ROUNDS):
+            self._accelerate(data, force + touches.pulled(touches.drag(normal)))
+            change = self._mujocos_normal(data, touches) - normal
+            normal = normal + 0.5 * change
+            if np.abs(change).max() < CLOSE_NORMAL * normal.max():
+                break
+        return normal, touches.drag(normal)
 
     def _mujocos_normal(self, data: mujoco.MjData, touches: Touches) -> Doubles:
         """The normal forces of MuJoCo's contacts, each at the point of trot's that lies nearest on the same body."""

@@ -163,7 +163,7 @@ def figures(task: Task[Any], seen: list[Instant]) -> list[list[str]]:
     )
     beyond, limit_force, motor_force, rates = (
         np.stack(parts)
-        for parts in zip(*((o.beyond, o.limit_force, o.motor_force, o.rates) for o in seen), strict=True)
+        for parts in zip(*((at.beyond, at.limit_force, at.motor_force, at.rates) for at in seen), strict=True)
     )
     friction = np.concatenate([at.touches.friction for at in seen])
     sliding = np.linalg.norm(velocity[:, :2], axis=1)
