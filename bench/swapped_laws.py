@@ -24,9 +24,11 @@ Law = Literal["trot", "MuJoCo"]
 TIME_CONSTANT, IMPEDANCE = 0.02, 0.95
 """Of MuJoCo's contact where a file says nothing."""
 
-ROUNDS, CLOSE, CLOSE_NORMAL = 50, 1e-3, 0.01
-"""Rounds over the contact points that forces are worked out in at most, and the changes at which they end: N of
-friction, and a share of the largest normal force."""
+ROUNDS, CLOSE = 50, 1e-3
+"""Rounds over the contact points that MuJoCo's friction takes at most, and the change, N, at which they end."""
+
+HALVINGS = 6
+"""Rounds in which MuJoCo's normal forces and trot's friction are fitted to each other."""
 
 
 @dataclass(frozen=True)
@@ -201,12 +203,9 @@ class SwappedEnv(MujocoEnv):
         """
         self._accelerate(data, force)
         normal = self._mujocos_normal(data, touches)
-        for _ in range(ROUNDS):
+        for _ in range(HALVINGS):
             self._accelerate(data, force + touches.pulled(touches.drag(normal)))
-            change = self._mujocos_normal(data, touches) - normal
-            normal = normal + 0.5 * change
-            if np.abs(change).max() < CLOSE_NORMAL * normal.max():
-                break
+            normal = 0.5 * (normal + self._mujocos_normal(data, touches))
         return normal, touches.drag(normal)
 
     def _mujocos_normal(self, data: mujoco.MjData, touches: Touches) -> Doubles:
