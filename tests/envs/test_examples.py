@@ -11,12 +11,15 @@ import pytest
 import torch
 
 import trot
+from trot.cli import main
 from trot.envs.check_task import TaskCheckSettings, check_task_gradients, count_ends, draw_windows
 from trot.envs.registry import TASKS, make_task
+from trot.runs.folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 WALKER = "examples/walker/my_task.py:Walker"
 QUADRUPED = "examples/quadruped/quadruped_task.py:Quadruped"
+FIRM_ANT = "examples/firm_ant/firm_ant_task.py:FirmAnt"
 EXAMPLES = pytest.mark.parametrize("name", [WALKER, QUADRUPED])
 
 NEEDS_CUDA = "<!-- needs CUDA -->\n"
@@ -111,6 +114,25 @@ def test_quadruped_on_its_side_has_fallen():
     joint_q[2, 2] = 0.25
     fallen = task.fallen(task.measure(trot.State(joint_q, torch.zeros(3, task.model.num_dofs))))
     assert fallen.flatten().tolist() == [False, True, True]
+
+
+def test_firm_ant_is_the_ant_but_for_its_springs():
+    """No other number of the robot differs."""
+    firm, ant = make_task(FIRM_ANT).model, make_task("ant").model
+    changed = {"shape_stiffness": 1e5, "shape_damping": 1e5, "joint_limit_stiffness": 1e4, "joint_limit_damping": 1e4}
+    for name, value in vars(ant).items():
+        if isinstance(value, np.ndarray):
+            expected = np.full_like(value, changed[name]) if name in changed else value
+            hinges = slice(1, None) if name.startswith("joint_limit") else slice(None)
+            np.testing.assert_array_equal(getattr(firm, name)[hinges], expected[hinges], err_msg=name)
+
+
+def test_firm_ant_trains(tmp_path):
+    few = ["--device", "cpu", "--runs", str(tmp_path), "--iterations", "2", "--worlds", "4", "--horizon", "4"]
+    assert main(["train", FIRM_ANT, "--name", "firm", *few]) == 0
+    run = RunFolder.open(tmp_path / "firm")
+    assert len(run.read_metrics()) == 2
+    assert run.settings["randomize"]["push_interval"] == 2.0
 
 
 def test_blocks_of_your_own(capsys):

@@ -84,13 +84,16 @@ class MujocoEnv(Env):
         return *self._physics.guard.replace(sound, joint_q, joint_qd, activation), sound
 
     def _move(self, data: mujoco.MjData, q: Doubles, qd: Doubles, activation: Doubles, control: Doubles) -> None:
+        self._begin(data, q, qd, activation, control)
+        mujoco.mj_step(self._mujoco, data, self.steps_per_control)
+
+    def _begin(self, data: mujoco.MjData, q: Doubles, qd: Doubles, activation: Doubles, control: Doubles) -> None:
         # A new episode owes nothing to how the last one ended.
         if not np.allclose(data.qpos, q, rtol=0, atol=NEAR):
             mujoco.mj_resetData(self._mujoco, data)
         data.qpos[:], data.qvel[:], data.ctrl[:] = q, qd, control
         if len(activation):
             data.act[:] = activation
-        mujoco.mj_step(self._mujoco, data, self.steps_per_control)
 
     def _now(self, data: mujoco.MjData) -> tuple[Doubles, Doubles, Doubles]:
         """Where a world is; NaN where MuJoCo blew up, which it counts before it begins anew."""
