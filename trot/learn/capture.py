@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -62,18 +63,24 @@ def _both(first: Run, second: Run) -> tuple[Run, Run]:
             second()
 
     def run() -> None:
-        begun.clear()
         if get_num_threads() > 1:
             begun.append(run_beside(alone))
-        first()
+        try:
+            first()
+        except BaseException:
+            # Nobody is to find the learner half changed.
+            while begun:
+                with contextlib.suppress(BaseException):
+                    begun.pop()()
+            raise
 
-    def wait() -> None:
+    def turn() -> None:
         if begun:
             begun.pop()()
         else:
             second()
 
-    return run, wait
+    return run, turn
 
 
 def _captured(learner: Learner, phases: tuple[Phase, ...]) -> dict[str, Run]:

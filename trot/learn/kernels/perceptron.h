@@ -16,7 +16,7 @@ typedef decltype(Rows() < Rows()) Bits;  // whole numbers of the same size
 #if defined(__AVX512F__)
 constexpr int TILE = 8, TILE_VECTORS = 2;
 #else
-constexpr int TILE = 4, TILE_VECTORS = 1;
+constexpr int TILE = 6, TILE_VECTORS = 1;
 #endif
 
 constexpr int MOST_PARAMETERS = 64;
