@@ -1,5 +1,6 @@
 """What the contract refuses: mistakes that the author of an algorithm makes, each named where it is made."""
 
+import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from trot.learn.algorithms import find_algorithm
 from trot.learn.capture import fast_phases
 from trot.learn.learner import Algorithm, Learner, LearnerSettings, Phase
 from trot.runs.folder import RunFolder
+from trot.sim.threads import get_num_threads, set_num_threads
 
 TASK = f"{docking.__file__}:Docking"
 REINFORCE = f"{Path(__file__).parents[2] / 'examples' / 'own_algorithm' / 'reinforce.py'}:REINFORCE"
@@ -103,6 +105,45 @@ def test_a_phase_that_says_so_runs_several_times():
     for run in fast_phases(counting).values():
         run(0)
     assert ran == ["once", "thrice", "thrice", "thrice"]
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request):
+    before = get_num_threads()
+    set_num_threads(request.param)
+    yield request.param
+    set_num_threads(before)
+
+
+def test_a_phase_beside_another_has_a_thread_where_there_are_two(threads):
+    ran, both = {}, threading.Barrier(threads, timeout=10)
+
+    def noted(name):
+        def run():
+            if name != "tell":
+                # With two threads neither ends before the other has begun.
+                both.wait()
+            ran[name] = threading.current_thread().name
+
+        return run
+
+    phases = (Phase("act", noted("act")), Phase("fit", noted("fit"), beside_last=True), Phase("tell", noted("tell")))
+    for run in fast_phases(learner(phases=lambda self: phases)).values():
+        run(0)
+    here = threading.current_thread().name
+    assert ran == {"act": here, "fit": "trot" if threads == 2 else here, "tell": here}
+
+
+def test_an_error_beside_another_phase_comes_out_in_its_turn(threads):
+    def fail():
+        raise ArithmeticError("the fit")
+
+    act, fit = fast_phases(
+        learner(phases=lambda self: (Phase("act", lambda: None), Phase("fit", fail, beside_last=True)))
+    ).values()
+    act(0)
+    with pytest.raises(ArithmeticError, match="the fit"):
+        fit(0)
 
 
 def test_a_phase_takes_part_only_where_it_is_due():

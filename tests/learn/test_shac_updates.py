@@ -56,6 +56,8 @@ def test_the_policy_takes_one_step_of_adam_on_the_clipped_gradient(max_grad_norm
 
 def test_the_critic_fits_consecutive_blocks_of_steps_in_every_pass():
     shac = prepared(critic_passes=3, critic_batches=3)
+    # PyTorch's operations, which can be watched.
+    shac.native_fit = None
     inputs = []
     shac.critic.register_forward_hook(lambda module, args, output: inputs.append(args[0]))
     shac.rollout()

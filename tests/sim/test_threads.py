@@ -9,7 +9,7 @@ import torch
 
 from trot.sim.load import load_model
 from trot.sim.step import step
-from trot.sim.threads import run_together
+from trot.sim.threads import run_beside, run_together
 
 ROBOT = """
 <mujoco>
@@ -57,6 +57,44 @@ def test_ctrl_c_waits_for_the_others():
     with pytest.raises(KeyboardInterrupt):
         run_together([lambda: None, slow])
     assert done.is_set()
+
+
+def test_a_job_runs_beside_until_it_is_waited_for():
+    go_on, ran = threading.Event(), []
+
+    def job():
+        go_on.wait(10)
+        ran.append(threading.current_thread().name)
+
+    wait = run_beside(job)
+    assert ran == []
+    go_on.set()
+    wait()
+    assert ran == ["trot"]
+
+
+def test_an_error_beside_comes_out_where_it_is_waited_for():
+    def fail():
+        raise ArithmeticError("beside")
+
+    wait = run_beside(fail)
+    with pytest.raises(ArithmeticError, match="beside"):
+        wait()
+
+
+def test_jobs_that_find_the_crew_at_work_are_the_callers():
+    """Or they would wait for as long as the other job takes."""
+    go_on, ran = threading.Event(), []
+    run_together([lambda: None] * 3)
+    busy = [run_beside(lambda: go_on.wait(10)) for _ in range(threading.active_count())]
+    run_together([lambda: ran.append(threading.current_thread().name)] * 3)
+    assert ran == [threading.current_thread().name] * 3
+    go_on.set()
+    for wait in busy:
+        wait()
+    ran.clear()
+    run_together([lambda: ran.append(threading.current_thread().name)] * 3)
+    assert sorted(ran) == sorted([threading.current_thread().name, "trot", "trot"])
 
 
 def test_threads_are_made_once():

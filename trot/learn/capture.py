@@ -1,7 +1,8 @@
-"""The iterations of a learner in CUDA graphs: captured once, then replayed without Python and without waiting."""
+"""The iterations of a learner: on CUDA in graphs, captured once, then replayed without Python and without waiting."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import torch
 
 from trot.learn.learner import Learner, Phase
+from trot.learn.torch_threads import one_torch_thread
+from trot.sim.threads import get_num_threads, run_beside
 
 Run = Callable[[], None]
 NumberedRun = Callable[[int], None]
@@ -30,10 +33,7 @@ def fast_phases(learner: Learner) -> dict[str, NumberedRun]:
             raise ValueError(f"'{phase.name}' cannot run beside '{before.name}', which runs beside another itself")
         if phase.beside_last and (before.due or phase.due):
             raise ValueError(f"'{phase.name}' cannot run beside '{before.name}': one of them is not always due")
-    if learner.device.type == "cpu":
-        runs = {phase.name: _repeated(phase.run, phase.times) for phase in phases}
-    else:
-        runs = _captured(learner, phases)
+    runs = _in_threads(phases) if learner.device.type == "cpu" else _captured(learner, phases)
     return {phase.name: _when_due(phase, runs[phase.name]) for phase in phases}
 
 
@@ -43,6 +43,44 @@ def _when_due(phase: Phase, run: Run) -> NumberedRun:
             run()
 
     return run_if_due
+
+
+def _in_threads(phases: tuple[Phase, ...]) -> dict[str, Run]:
+    """The phases as they are. One that runs beside another has a thread of its own, where there is one to spare."""
+    runs = {phase.name: _repeated(phase.run, phase.times) for phase in phases}
+    for phase, following in pairwise(phases):
+        if following.beside_last:
+            runs[phase.name], runs[following.name] = _both(runs[phase.name], runs[following.name])
+    return runs
+
+
+def _both(first: Run, second: Run) -> tuple[Run, Run]:
+    """The first with the second beside it, and what waits for the second's end."""
+    begun: list[Run] = []
+
+    def alone() -> None:
+        with one_torch_thread():
+            second()
+
+    def run() -> None:
+        if get_num_threads() > 1:
+            begun.append(run_beside(alone))
+        try:
+            first()
+        except BaseException:
+            # Nobody is to find the learner half changed.
+            while begun:
+                with contextlib.suppress(BaseException):
+                    begun.pop()()
+            raise
+
+    def turn() -> None:
+        if begun:
+            begun.pop()()
+        else:
+            second()
+
+    return run, turn
 
 
 def _captured(learner: Learner, phases: tuple[Phase, ...]) -> dict[str, Run]:

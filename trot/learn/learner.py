@@ -93,7 +93,7 @@ class Phase:
     name: str
     run: Callable[[], None]
     beside_last: bool = False
-    """Neither needs the other: on a GPU it runs beside the phase before it."""
+    """Neither needs the other: it runs beside the phase before it, on a GPU, and on the CPU in a thread of its own."""
     captured: bool = True
     """Whether it asks the GPU for no answer and has no branch on data, so that a CUDA graph can replay it.
 

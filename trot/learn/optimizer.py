@@ -34,16 +34,26 @@ class Adam(nn.Module):
             self.register_buffer(f"step_{index}", torch.zeros((), device=device))
             for moment in MOMENTS:
                 self.register_buffer(f"{moment}_{index}", torch.zeros_like(weight, requires_grad=False))
-        self._steps = self._buffers_named("step")
+        self._steps = [self.get_buffer(f"step_{index}") for index in range(self._count)]
         self._weights = in_pieces(weights)
-        self._means, self._squares = (in_pieces(self._buffers_named(moment)) for moment in MOMENTS)
+        self._means, self._squares = (in_pieces(moments) for moments in self.moments())
         # A weight has one count of steps, whatever the number of its pieces.
         self._step_of_piece = [
             step for step, weight in zip(self._steps, weights, strict=True) for _ in in_pieces([weight])
         ]
 
-    def _buffers_named(self, name: str) -> list[Tensor]:
-        return [self.get_buffer(f"{name}_{index}") for index in range(self._count)]
+    @property
+    def steps(self) -> Tensor:
+        """How many were taken: the same for all weights."""
+        return self._steps[0]
+
+    def moments(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Running means of gradients and of their squares, one for each parameter."""
+        return _moments(self, self._count)
+
+    def count(self, steps: int) -> None:
+        """That so many steps were taken elsewhere, on the moments and the weights."""
+        foreach_add_(self._steps, steps)
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
@@ -89,6 +99,20 @@ class MemberAdam(nn.Module):
         self._step_of_piece = [
             step for step, row in zip(self._steps.unbind(), self._flat, strict=True) for _ in in_pieces([row])
         ]
+        self._count = len(like)
+
+    @property
+    def steps(self) -> Tensor:
+        """(members,) how many were taken."""
+        return self._steps
+
+    def moments(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Running means of gradients and of their squares, one (members, ...) for each parameter."""
+        return _moments(self, self._count)
+
+    def count(self, steps: int) -> None:
+        """That so many steps were taken elsewhere, on the moments and the weights."""
+        self._steps += steps
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
@@ -105,6 +129,11 @@ class MemberAdam(nn.Module):
         if self.decay:
             self._flat.mul_((1 - self.rate.double() * self.decay).unsqueeze(1).to(self._flat.dtype))
         self._flat.addcmul_(self._moves, rate)
+
+
+def _moments(optimizer: nn.Module, count: int) -> tuple[list[Tensor], list[Tensor]]:
+    means, squares = ([optimizer.get_buffer(f"{name}_{index}") for index in range(count)] for name in MOMENTS)
+    return means, squares
 
 
 def clip_(gradients: list[Tensor], largest: float) -> Tensor:

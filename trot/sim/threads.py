@@ -41,13 +41,21 @@ class _Crew:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.inboxes: list[SimpleQueue[tuple[Job, _Outcomes]]] = []
+        self.size = 0
+        self.idle: list[_Inbox] = []
 
-    def grow(self, count: int) -> None:
-        while len(self.inboxes) < count:
-            inbox: SimpleQueue[tuple[Job, _Outcomes]] = SimpleQueue()
-            threading.Thread(target=_serve, args=(inbox,), name="trot", daemon=True).start()
-            self.inboxes.append(inbox)
+    def take(self, count: int) -> list[_Inbox]:
+        """Threads that have nothing to do, as many as there are of `count`; new ones until the crew is so large."""
+        while self.size < count:
+            self.add()
+        return [self.idle.pop() for _ in range(min(count, len(self.idle)))]
+
+    def add(self) -> None:
+        """One more, which has nothing to do yet."""
+        inbox: _Inbox = SimpleQueue()
+        threading.Thread(target=_serve, args=(inbox, self.idle), name="trot", daemon=True).start()
+        self.size += 1
+        self.idle.append(inbox)
 
 
 class _Outcomes:
@@ -74,44 +82,77 @@ class _Outcomes:
             except KeyboardInterrupt as error:
                 interrupt = error
 
+    def raise_first(self) -> None:
+        """The first error, if there is one."""
+        for error in self.ended:
+            if error is not None:
+                raise error
 
-def _serve(inbox: SimpleQueue[tuple[Job, _Outcomes]]) -> None:
+
+_Inbox = SimpleQueue[tuple[Job, _Outcomes]]
+
+
+def _serve(inbox: _Inbox, idle: list[_Inbox]) -> None:
     while True:
         job, outcomes = inbox.get()
+        error: BaseException | None = None
         try:
             job()
-        except BaseException as error:
-            outcomes.add(error)
-        else:
-            outcomes.add(None)
+        except BaseException as raised:
+            error = raised
+        # The job holds memory of the caller, who may wait for it to be given back.
+        del job
+        idle.append(inbox)
+        outcomes.add(error)
 
 
-def _crew_of(count: int) -> _Crew:
+def _take(count: int, *, at_least_one: bool = False) -> list[_Inbox]:
+    """Threads of the crew that have nothing to do, at most so many."""
     global _crew
     with _crew_lock:
         # A forked process inherits the object but not the threads.
         if _crew is None or _crew.pid != os.getpid():
             _crew = _Crew()
-        _crew.grow(count)
-        return _crew
+        if at_least_one and not _crew.idle:
+            _crew.add()
+        return _crew.take(count)
 
 
 def run_together(jobs: list[Job]) -> None:
-    """Run the jobs side by side, the first in the calling thread, and return when all are done."""
+    """Run the jobs side by side, the first in the calling thread, and return when all are done.
+
+    Those that find the whole crew at work, because another job runs beside, are the caller's too.
+    """
     first, *others = jobs
     if not others:
         first()
         return
+    taken = _take(len(others))
     outcomes = _Outcomes()
-    for inbox, job in zip(_crew_of(len(others)).inboxes, others, strict=False):
+    for inbox, job in zip(taken, others, strict=False):
         inbox.put((job, outcomes))
     try:
         first()
+        for job in others[len(taken) :]:
+            job()
     finally:
         # Also after a Ctrl-C: the jobs write into memory that the caller owns.
-        interrupt = outcomes.wait(len(others))
+        interrupt = outcomes.wait(len(taken))
     if interrupt is not None:
         raise interrupt
-    for error in outcomes.ended:
-        if error is not None:
-            raise error
+    outcomes.raise_first()
+
+
+def run_beside(job: Job) -> Job:
+    """Begin a job in a thread of the crew. What is returned waits for its end, and raises what it raised."""
+    (inbox,) = _take(1, at_least_one=True)
+    outcomes = _Outcomes()
+    inbox.put((job, outcomes))
+
+    def wait() -> None:
+        interrupt = outcomes.wait(1)
+        if interrupt is not None:
+            raise interrupt
+        outcomes.raise_first()
+
+    return wait

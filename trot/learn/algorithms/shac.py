@@ -29,6 +29,7 @@ from trot.envs.env import Env
 from trot.envs.move import Move
 from trot.learn.agent import AgentDescription
 from trot.learn.bad_window import BadWindow, Trace
+from trot.learn.critic_fit import CriticFit
 from trot.learn.gradient_health import STEEP, WORLD_COLUMNS
 from trot.learn.learner import (
     Algorithm,
@@ -181,6 +182,17 @@ class Shac(Learner):
         self.policy_optimizer = self._adam(weights_of(self.policy, self.members), self._policy_parameters)
         self.critic_optimizer = self._adam(self._critic_weights, self._critic_parameters)
         self.bad_window = BadWindow(env, settings.horizon)
+        self.native_fit = self._native_fit()
+
+    def _native_fit(self) -> CriticFit | None:
+        """What fits the critic on the CPU in place of PyTorch's operations; None where these do it."""
+        if (
+            type(self).critic_loss is not Shac.critic_loss
+            or not isinstance(self.critic, Critic)
+            or self.ranks is not None
+        ):
+            return None
+        return CriticFit.of(self.critic.network, self.critic_optimizer)
 
     def make_critic(self) -> Critic | Critics:
         return Critic(self.env.num_observations, self.settings.critic_hidden, members=self.members)
@@ -204,10 +216,17 @@ class Shac(Learner):
         return (
             Phase("rollout", self.rollout),
             Phase("backward", self.improve_policy),
-            # Two streams would send messages between ranks in an order that is not the same on all of them.
-            Phase("critic", self.fit_critic, beside_last=self.ranks is None),
+            Phase("critic", self.fit_critic, beside_last=self._critic_beside()),
             Phase("other", self.finish),
         )
+
+    def _critic_beside(self) -> bool:
+        """Whether the critic learns beside the backward pass."""
+        if self.device.type == "cuda":
+            # Two streams would send messages between ranks in an order that is not the same on all of them.
+            return self.ranks is None
+        # Python's threads would only wait for each other, a kernel runs beside them.
+        return self.native_fit is not None
 
     def rollout(self, noise: Tensor | None = None) -> None:
         """Act through a window, and work out what the policy is to minimise. Noise is drawn unless it is given."""
@@ -415,6 +434,11 @@ class Shac(Learner):
             foreach_copy_(self._critic_before, self._critic_weights)
         self.critic_optimizer.rate.copy_(self._learning_rate("critic"))
         count = settings.critic_batches
+        if self.native_fit is not None:
+            self.value_loss = self.native_fit(
+                window.inputs, targets, count, settings.critic_passes, numbers["max_grad_norm"]
+            )  # fmt: skip
+            return
         batches = list(zip(window.inputs.chunk(count, dim=-3), targets.chunk(count, dim=-2), strict=True))
         for last in [False] * (settings.critic_passes - 1) + [True]:
             losses = [self._critic_step(inputs, target) for inputs, target in batches]

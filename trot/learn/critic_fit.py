@@ -1,0 +1,249 @@
+"""The fit of a critic on the CPU by kernels: PyTorch's small operations take two to five times as long.
+
+What it computes is what `Shac.fit_critic` writes out in PyTorch, to rounding; `kernels/critic_fit.h` has it, and
+`kernels/perceptron.h` the network and its adjoint. The bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+import warp as wp
+from torch import Tensor, nn
+
+from trot.learn.networks import MemberLayerNorm, MemberLinear
+from trot.learn.optimizer import Adam, MemberAdam
+from trot.sim.arguments import Argument, ArgumentGroup, address
+from trot.sim.build import C_NAMES, SCALARS, Kernel, define_programs, start_warp
+from trot.sim.launch import RecordedLaunches, build_lock
+from trot.sim.threads import get_num_threads, run_together
+
+HEADERS = Path(__file__).parent / "kernels"
+CPU = torch.device("cpu")
+LANES, BLOCK_ROWS, MOST_PARAMETERS = 16, 64, 64
+"""As perceptron.h has them."""
+WORTH_A_THREAD = 10_000_000
+"""Operations below which handing a part of a batch to another thread costs more than it saves."""
+
+SHAPE = ArgumentGroup(
+    "Shape",
+    (
+        Argument("layers", "int", "linear ones"),
+        Argument("widths", "int*", "of inputs, hidden layers, outputs", ("num_widths",)),
+        Argument("epsilon", "Scalar", "of the normalisation"),
+        Argument("parameters", "long long*", "their addresses, the first member's", ("num_parameters",)),
+        Argument("strides", "long long*", "numbers from one member's to the next one's", ("num_parameters",)),
+    ),
+)
+FIT = ArgumentGroup(
+    "Fit",
+    (
+        Argument("inputs", "const Scalar*", "of all batches, one member after the other", ("rows", "width")),
+        Argument("targets", "const Scalar*", "likewise", ("rows",)),
+        Argument("means", "long long*", "addresses of Adam's moments", ("num_parameters",)),
+        Argument("squares", "long long*", "likewise", ("num_parameters",)),
+        Argument("rate", "const Scalar*", "of each member", ("members",)),
+        Argument("largest", "const Scalar*", "norm of a gradient", ("members",)),
+        Argument("steps", "const Scalar*", "that were taken before", ("members",)),
+        Argument("loss", "Scalar*", "mean over the last pass", ("members",)),
+        Argument("blocks", "Scalar*", "gradients of a batch's blocks of rows", ("block_numbers",)),
+        Argument("scratch", "Scalar*", "what one thread works in", ("scratch_numbers",)),
+        Argument("batch_rows", "int", "rows of a batch"),
+        Argument("batches", "int", "of a pass"),
+        Argument("passes", "int", "over all batches"),
+        Argument("beta1", "Scalar", "share of itself that Adam's mean keeps"),
+        Argument("beta2", "Scalar", "and the mean of squares"),
+        Argument("first", "int", "member, or block of rows, of this launch"),
+        Argument("batch", "int", "of a pass that is taken in parts"),
+        Argument("taken", "int", "steps of this fit, where it is taken in parts"),
+    ),
+)
+PROGRAMS = ("fit_critic", "fit_block", "fit_step")
+
+Numbers = Mapping[str, float]
+Tensors = Mapping[str, Tensor | None]
+_recorded = RecordedLaunches()
+
+
+@functools.cache
+def _kernels(dtype: torch.dtype) -> dict[str, Kernel]:
+    with build_lock:
+        start_warp()
+        network, fit = (
+            (HEADERS / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
+            for name in ("perceptron.h", "critic_fit.h")
+        )
+        declared = SHAPE.declaration() + FIT.declaration()
+        text = f"namespace trot {{\nusing Scalar = {C_NAMES[dtype]};\n{network}{declared}{fit}}}  // namespace trot\n"
+        unpacked = SHAPE.unpacking() + FIT.unpacking()
+        programs = {
+            name: ((SHAPE, FIT), f"{unpacked}    trot::{name}(shape, fit, thread);\n") for name in PROGRAMS
+        }  # fmt: skip
+        return define_programs(text, programs, dtype, CPU)
+
+
+def _launch(
+    program: str, dtype: torch.dtype, numbers: Numbers, tensors: Tensors, count: int, slot: int = 0
+) -> Callable[[], Any]:
+    """A launch of so many threads, to be called. Those that run at once need slots of their own."""
+    kernel = _kernels(dtype)[program]
+    packed = kernel.packer.pack(numbers, tensors)
+    run: Callable[[], Any] = _recorded.command(kernel, slot, packed, count, None, wp.device_from_torch(CPU)).launch
+    return run
+
+
+@dataclass(frozen=True)
+class PerceptronShape:
+    """What the kernels must know of a perceptron before its weights."""
+
+    widths: tuple[int, ...]
+    epsilon: float
+
+    @classmethod
+    def of(cls, network: nn.Module) -> PerceptronShape | None:
+        """None where the kernels do not know a network like this, or it is not on the CPU."""
+        weight = next(network.parameters())
+        if not isinstance(network, nn.Sequential) or weight.device != CPU or weight.dtype not in SCALARS:
+            return None
+        layers = list(network)
+        kinds = [nn.Linear | MemberLinear, nn.ELU, nn.LayerNorm | MemberLayerNorm]
+        known = len(layers) % len(kinds) == 1 and all(
+            isinstance(layer, kind) for layer, kind in zip(layers, cycle(kinds), strict=False)
+        )
+        if not known or any(isinstance(layer, nn.ELU) and layer.alpha != 1 for layer in layers):
+            return None
+        if len(list(network.parameters())) > MOST_PARAMETERS:
+            return None
+        outputs = [layer.weight.shape[-2] for layer in layers if isinstance(layer, nn.Linear | MemberLinear)]
+        epsilons = [layer.eps for layer in layers if isinstance(layer, nn.LayerNorm | MemberLayerNorm)]
+        return cls((weight.shape[-1], *outputs), epsilons[0] if epsilons else 0.0)
+
+    @property
+    def multiplications(self) -> int:
+        """Of one row on its way through the layers."""
+        return sum(before * after for before, after in pairwise(self.widths))
+
+    @property
+    def workspace(self) -> int:
+        """Numbers that a block of rows is worked on in: Workspace in perceptron.h."""
+        return BLOCK_ROWS * (4 * _padded(max(self.widths)) + sum(3 * width + 1 for width in self.widths[1:-1]))
+
+
+def _padded(numbers: int) -> int:
+    """Up to whole vectors."""
+    return -(-numbers // LANES) * LANES
+
+
+def _addresses(tensors: Sequence[Tensor], like: Sequence[Tensor], members: int | None) -> Tensor:
+    """Of tensors that lie as these do; with members, of the first one's part, and the others' are as far apart."""
+    places = []
+    for tensor, other in zip(tensors, like, strict=True):
+        tensor, other = tensor.detach(), other.detach()
+        if members is not None:
+            if len(tensor) != members or tensor.stride(0) != other.stride(0):
+                raise ValueError(
+                    f"a tensor of {len(tensor)} members, {tensor.stride(0)} numbers apart, does not lie as one of "
+                    f"{members}, {other.stride(0)} numbers apart"
+                )
+            tensor, other = tensor[0], other[0]
+        places.append(address("a parameter", tensor, other.shape, other.dtype, CPU))
+    return torch.tensor(places)
+
+
+class CriticFit:
+    """Fits a critic, or each member's, with Adam."""
+
+    def __init__(self, parameters: list[Tensor], shape: PerceptronShape, optimizer: Adam | MemberAdam) -> None:
+        self.parameters, self.shape, self.optimizer = parameters, shape, optimizer
+        self.members = len(optimizer.steps) if optimizer.steps.dim() else None
+
+    @classmethod
+    def of(cls, network: nn.Module, optimizer: Adam | MemberAdam) -> CriticFit | None:
+        """None where the network or the optimiser is none that the kernels know, or not on the CPU."""
+        shape = PerceptronShape.of(network)
+        return None if shape is None or optimizer.decay else cls(list(network.parameters()), shape, optimizer)
+
+    def __call__(
+        self, inputs: Tensor, targets: Tensor, batches: int, passes: int, max_grad_norm: float | Tensor
+    ) -> Tensor:  # fmt: skip
+        """Passes over batches of consecutive rows. The last pass's mean squared error, or each member's.
+
+        inputs are (..., width) and targets (...), behind an axis of members where there are some.
+        """
+        optimizer, dtype, members = self.optimizer, inputs.dtype, self.members or 1
+        batch_rows = targets.numel() // members // batches
+        blocks = -(-batch_rows // BLOCK_ROWS)
+        threads = self._threads(batch_rows, blocks)
+        # Each parameter's part begins at a whole vector, and a block's error stands behind them.
+        gradient = sum(_padded(one.numel() // members) for one in self.parameters)
+        loss = torch.empty(members, dtype=dtype)
+        means, squares = optimizer.moments()
+        numbers: dict[str, float] = {
+            "layers": len(self.shape.widths) - 1,
+            "num_widths": len(self.shape.widths),
+            "epsilon": self.shape.epsilon,
+            "num_parameters": len(self.parameters),
+            "rows": targets.numel(),
+            "width": self.shape.widths[0],
+            "members": members,
+            "block_numbers": blocks * (gradient + LANES) if threads > 1 else 0,
+            "scratch_numbers": self.shape.workspace + gradient,
+            "batch_rows": batch_rows,
+            "batches": batches,
+            "passes": passes,
+            "beta1": optimizer.betas[0],
+            "beta2": optimizer.betas[1],
+            "first": 0,
+            "batch": 0,
+            "taken": 0,
+        }
+        tensors: dict[str, Tensor | None] = {
+            "widths": torch.tensor(self.shape.widths, dtype=torch.int32),
+            "parameters": _addresses(self.parameters, self.parameters, self.members),
+            "strides": torch.tensor([0 if self.members is None else one.stride(0) for one in self.parameters]),
+            "inputs": inputs.reshape(-1, self.shape.widths[0]),
+            "targets": targets.reshape(-1),
+            "means": _addresses(means, self.parameters, self.members),
+            "squares": _addresses(squares, self.parameters, self.members),
+            "rate": optimizer.rate.to(dtype).reshape(members),
+            "largest": torch.as_tensor(max_grad_norm, dtype=dtype).expand(members).contiguous(),
+            "steps": optimizer.steps.to(dtype).reshape(members),
+            "loss": loss,
+            "blocks": torch.empty(int(numbers["block_numbers"]), dtype=dtype),
+            "scratch": torch.empty(int(numbers["scratch_numbers"]), dtype=dtype),
+        }
+        if threads > 1:
+            _fit_in_parts(numbers, tensors, dtype, threads, blocks)
+        else:
+            _launch("fit_critic", dtype, numbers, tensors, members)()
+        optimizer.count(batches * passes)
+        return loss.view(optimizer.steps.shape)
+
+    def _threads(self, batch_rows: int, blocks: int) -> int:
+        """That share a batch. Half of them at most: the backward pass runs beside."""
+        if self.members is not None:
+            return 1
+        operations = 6 * self.shape.multiplications * batch_rows
+        return max(1, min(get_num_threads() // 2, blocks, operations // WORTH_A_THREAD))
+
+
+def _fit_in_parts(numbers: dict[str, float], tensors: Tensors, dtype: torch.dtype, threads: int, blocks: int) -> None:
+    """Batch by batch: blocks of rows are shared by threads, then a step is taken."""
+    bounds = [blocks * i // threads for i in range(threads + 1)]
+    apart = [{**tensors, "scratch": torch.empty(int(numbers["scratch_numbers"]), dtype=dtype)} for _ in range(threads)]
+    taken = 0
+    for _ in range(int(numbers["passes"])):
+        for batch in range(int(numbers["batches"])):
+            now = {**numbers, "batch": batch, "taken": taken}
+            run_together([
+                _launch("fit_block", dtype, {**now, "first": first}, own, end - first, slot)
+                for slot, ((first, end), own) in enumerate(zip(pairwise(bounds), apart, strict=True))
+            ])  # fmt: skip
+            _launch("fit_step", dtype, now, tensors, 1)()
+            taken += 1
