@@ -127,9 +127,11 @@ def small(words: list[str]) -> list[str]:
     if command == "resume":
         return _set(words, "--iterations", str(int(ENOUGH) + 2))
     if command == "compare":
-        return _set(_set(_without(words, "--parallel"), "--seeds", "0"), "--minutes", "0.02")
+        return _set(_set(_without(words, "--parallel"), "--seeds", "0"), "--minutes", "0.2")
     if command == "tune":
-        return _set(_set(_set(words, "--members", "2"), "--rounds", "2"), "--iterations", "2")
+        # A round is as long as an episode of the Ant at least, or trials could not be told apart.
+        words = _set(_set(words, "--iterations", "32"), "--set", "worlds=4")
+        return _set(_set(words, "--members", "2"), "--rounds", "2")
     if command == "eval":
         return _set(words, "--episodes", "4")
     if command == "render":

@@ -123,7 +123,7 @@ def test_a_command_is_made_small_by_hand():
     ]  # fmt: skip
     assert small(["resume", "runs/x"]) == ["resume", "runs/x", "--iterations", "12"]
     assert small(["compare", "ant", "--algos", "shac", "ppo", "--seeds", "0", "1", "--minutes", "5"]) == [
-        "compare", "ant", "--algos", "shac", "ppo", "--seeds", "0", "--minutes", "0.02",
+        "compare", "ant", "--algos", "shac", "ppo", "--seeds", "0", "--minutes", "0.2",
     ]  # fmt: skip
     assert small(["tasks"]) == ["tasks"]
 

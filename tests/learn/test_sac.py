@@ -227,6 +227,24 @@ def test_an_update_is_that_of_plain_pytorch(monkeypatch):
     assert sac.log_temperature.item() == pytest.approx(log_temperature.item(), rel=1e-6)
 
 
+def test_the_critics_keep_their_weights_while_the_policy_climbs_them(monkeypatch, rng):
+    """Threads that share a batch would find weights that another one has exchanged, and leave them there."""
+    sac = learner("hopper", hidden=(256, 256))
+    rows = {"observation": torch.tensor(rng.normal(size=(1024, 11))), "action": torch.zeros(1024, 3).double()}
+    noise = torch.tensor(rng.normal(size=(1024, 3)))
+    monkeypatch.setattr(sac, "_noise", lambda rows: noise)
+    weights, called = list(sac.critics.parameters()), []
+    sac.critics.register_forward_hook(lambda *_: called.append(1))
+    loss, *_ = sac.policy_gradient(rows)
+    assert not called and all(one is two for one, two in zip(sac.critics.parameters(), weights, strict=True))
+    # What is climbed are the same critics, also after they have learned.
+    with torch.no_grad():
+        weights[-1].add_(1.0)
+    risen, *_ = sac.policy_gradient(rows)
+    assert loss.item() - risen.item() == pytest.approx(1.0, rel=1e-9)
+    assert "_fixed_critics" not in " ".join(sac.state_dict())
+
+
 def test_critics_and_their_targets_begin_alike_and_with_no_bias():
     sac = learner()
     assert all(

@@ -16,6 +16,7 @@ adds batches that a learned model imagines.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,7 +25,6 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.functional import softplus
 
 from trot.command_line import WorldCount
@@ -172,9 +172,12 @@ class Sac(Learner):
         self._policy_weights: list[Tensor] = list(self.agent.policy.parameters())
         self._critic_weights: list[Tensor] = list(self.critics.parameters())
         # The policy climbs critics whose own gradient nobody wants: these have none, and the same numbers in memory.
-        self._fixed_critics = partial(
-            functional_call, self.critics, {name: weight.detach() for name, weight in self.critics.named_parameters()}
-        )
+        # Networks of their own: torch.func.functional_call() would exchange the weights of the critics, and threads
+        # that share the rows of a batch would find each other's. Not a member: the learner's state would have it twice.
+        fixed = copy.deepcopy(self.critics).requires_grad_(False)
+        for same, weight in zip(fixed.parameters(), self.critics.parameters(), strict=True):
+            same.data = weight.data
+        self._fixed_critics = partial(fixed)
         self.policy_optimizer = Adam(self._policy_weights, betas=(0.9, 0.999))
         self.critic_optimizer = Adam(self._critic_weights, betas=(0.9, 0.999))
         self.temperature_optimizer = Adam([self.log_temperature], betas=(0.9, 0.999))
