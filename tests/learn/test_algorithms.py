@@ -110,7 +110,10 @@ def test_the_best_policy_by_riccati_is_what_the_simulation_pays():
     np.testing.assert_allclose(returns.numpy(), docking.best_return(start[0]), rtol=1e-12)
 
 
-@EVERY
+# SE-MBPO takes long, and is MBPO but for the neighbours of its steps.
+@pytest.mark.parametrize(
+    "algo", [pytest.param(algo, marks=[pytest.mark.campaign] * (algo == "se-mbpo")) for algo in ALGORITHMS]
+)
 def test_it_comes_near_the_optimum(algo):
     algorithm = find_algorithm(algo)
     changes = SMALL[algo] | {"num_worlds": 32, "iterations": ENOUGH_ITERATIONS[algo]}

@@ -23,6 +23,7 @@ def cells(kind: str) -> list[str]:
     return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == kind]
 
 
+@pytest.mark.campaign
 def test_it_runs(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason='needs Matplotlib: pip install "trot[plot]"')
     code = "\n".join([*cells("code"), CHECKS])

@@ -119,6 +119,7 @@ SCRIPTS = (
 )
 
 
+@pytest.mark.campaign
 def test_names_in_files_run_no_script_in_the_page(tmp_path):
     """Names of checkpoints, reward terms and the folder come from whoever made the run."""
     run, _ = make_run(tmp_path)
