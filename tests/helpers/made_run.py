@@ -7,7 +7,7 @@ import torch
 
 from trot.envs.registry import make_env
 from trot.learn.agent import AgentDescription
-from trot.learn.algorithms.shac import ShacSettings
+from trot.learn.algorithms.shac_settings import ShacSettings
 from trot.runs.folder import RunFolder
 
 SMALL = ShacSettings(actor_hidden=(16, 8))

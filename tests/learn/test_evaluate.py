@@ -12,7 +12,7 @@ from trot.envs.start import Start
 from trot.envs.tasks.hopper import Hopper
 from trot.learn import evaluate as evaluate_module
 from trot.learn.agent import AgentDescription, load_agent
-from trot.learn.algorithms.shac import ShacSettings
+from trot.learn.algorithms.shac_settings import ShacSettings
 from trot.learn.evaluate import Evaluation, eval_command, evaluate
 from trot.learn.play import agent_acts, play
 from trot.learn.saved_settings import settings_from

@@ -16,7 +16,7 @@ from trot import cli
 from trot.envs.registry import make_env
 from trot.learn import export as export_module
 from trot.learn.agent import MeanPolicy, load_agent
-from trot.learn.algorithms.shac import ShacSettings
+from trot.learn.algorithms.shac_settings import ShacSettings
 from trot.learn.export import describe, export_agent, export_command
 
 FILES = {"policy.onnx", "policy.pt", "policy.json"}

@@ -15,7 +15,8 @@ from made_run import make_run, rewrite_settings
 
 from trot.cli import main
 from trot.learn.agent import load_agent
-from trot.learn.algorithms.shac import Shac, ShacSettings
+from trot.learn.algorithms.shac import Shac
+from trot.learn.algorithms.shac_settings import ShacSettings
 from trot.learn.saved_settings import settings_from
 from trot.learn.schedule import Schedule
 from trot.runs.folder import RunFolder

@@ -6,7 +6,7 @@ import pytest
 
 from trot.envs.registry import TASKS
 from trot.learn.algorithms import find_algorithm
-from trot.learn.algorithms.shac import ShacSettings
+from trot.learn.algorithms.shac_settings import ShacSettings
 
 ORDER = ["cartpole", "hopper", "half_cheetah", "ant", "humanoid", "muscle_humanoid"]
 

@@ -22,7 +22,8 @@ from trot.envs.device import existing_device
 from trot.envs.env import Env
 from trot.envs.task import Task
 from trot.learn.algorithms import find_algorithm
-from trot.learn.algorithms.shac import Shac, ShacSettings
+from trot.learn.algorithms.shac import Shac
+from trot.learn.algorithms.shac_settings import ShacSettings
 from trot.learn.capture import fast_phases
 from trot.learn.gradient_health import STEEP
 from trot.learn.networks import Policy, stack_members

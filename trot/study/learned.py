@@ -18,7 +18,8 @@ from trot.envs.worlds import Worlds
 from trot.learn.agent import Agent
 from trot.learn.algorithms import ALGORITHMS, find_algorithm
 from trot.learn.algorithms.several_critics import SeveralCriticsSettings
-from trot.learn.algorithms.shac import Shac, ShacSettings
+from trot.learn.algorithms.shac import Shac
+from trot.learn.algorithms.shac_settings import ShacSettings
 from trot.learn.learner import NOISE_STREAM
 from trot.learn.networks import Critic
 from trot.learn.older_runs import upgraded_checkpoint

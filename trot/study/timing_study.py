@@ -13,7 +13,8 @@ from trot.compare.plan import task_title
 from trot.compare.report import markdown
 from trot.envs.device import existing_device
 from trot.envs.registry import make_task
-from trot.learn.algorithms.shac import SHAC, ShacSettings
+from trot.learn.algorithms.shac import SHAC
+from trot.learn.algorithms.shac_settings import ShacSettings
 from trot.learn.iteration_time import measure_iterations
 from trot.learn.train import choose_device
 from trot.progress import Progress

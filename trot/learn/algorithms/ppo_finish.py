@@ -17,7 +17,7 @@ from trot.command_line import WorldCount
 from trot.envs.env import Env
 from trot.learn.agent import AgentDescription
 from trot.learn.algorithms.ppo import Ppo, PpoSettings
-from trot.learn.algorithms.shac import NETWORKS
+from trot.learn.algorithms.shac_settings import NETWORKS
 from trot.learn.learner import Algorithm, require_widths
 from trot.learn.networks import perceptron
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from trot.envs.env import Env
 from trot.learn.algorithms.sac import log_density_of_tanh
 from trot.learn.algorithms.several_critics import SeveralCritics, SeveralCriticsSettings, require_deviation
-from trot.learn.algorithms.shac import NETWORKS
+from trot.learn.algorithms.shac_settings import NETWORKS
 from trot.learn.learner import Algorithm, require_positive
 from trot.learn.networks import PolicyKind
 

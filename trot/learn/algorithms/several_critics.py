@@ -11,7 +11,8 @@ from torch import Tensor
 
 from trot.envs.env import Env
 from trot.learn.agent import AgentDescription
-from trot.learn.algorithms.shac import Shac, ShacSettings
+from trot.learn.algorithms.shac import Shac
+from trot.learn.algorithms.shac_settings import ShacSettings
 from trot.learn.learner import require_at_least_one
 from trot.learn.members import in_rows
 from trot.learn.networks import Activation, Critics

@@ -17,33 +17,27 @@ steps and worlds below is then of each member's, behind a leading axis of member
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, get_args
+from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from trot.envs.env import Env
 from trot.envs.move import Move
-from trot.learn.agent import AgentDescription
+from trot.learn.algorithms.shac_settings import ShacSettings, general, long_windows, tuned
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.critic_fit import CriticFit
 from trot.learn.gradient_health import STEEP, WORLD_COLUMNS
 from trot.learn.learner import (
     Algorithm,
     Learner,
-    LearnerSettings,
     Phase,
-    require_at_least_one,
-    require_positive,
-    require_share,
-    require_widths,
 )
 from trot.learn.member_settings import Numbers, put_numbers, require_own
 from trot.learn.members import in_rows, side_by_side, weights_of
-from trot.learn.networks import Critic, Critics, Policy, PolicyKind, move_weights_towards
+from trot.learn.networks import Critic, Critics, Policy, move_weights_towards
 from trot.learn.optimizer import Adam, MemberAdam, clip_, clip_members_
 from trot.learn.returns import policy_loss, td_lambda
 from trot.learn.saturation import SATURATION_COLUMNS, saturation
@@ -51,81 +45,6 @@ from trot.learn.shared_rows import Work, mean_over_rows, sum_over_rows
 from trot.learn.short_window import Adjoints, Window
 from trot.sim.state import State
 from trot.unpromised import foreach_copy_
-
-
-@dataclass(frozen=True)
-class ShacSettings(LearnerSettings):
-    """Defaults are the paper's one general setting; TUNED holds what differs per task."""
-
-    horizon: int = 32
-    """Steps of a window, through which gradients flow. Each window is followed by one step of the policy."""
-    gamma: float = 0.99
-    """Discount per step."""
-    actor_lr: float = 2e-3
-    """Learning rate of the policy, at the start."""
-    critic_lr: float = 5e-4
-    """Learning rate of the value function, at the start."""
-    final_lr: float = 1e-5
-    """Both fall linearly to this."""
-    lr_decay: bool = True
-    """Off: learning rates stay as they are."""
-    adam_betas: tuple[float, float] = (0.7, 0.95)
-    """Adam's memory of gradients and of their squares, policy and value function alike."""
-    max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm, policy and value function alike."""
-    clip_worlds: float = 0.0
-    """A world whose gradient by its actions is more than this many times the worlds' median is scaled down to that. 0:
-    off."""
-    compare_halves: bool = False
-    """Write down the cosine between the gradients of two halves of the worlds, at the price of half a pass more."""
-    critic: bool = True
-    """Off: windows end without a value function; with long windows that is BPTT."""
-    td_lambda: float = 0.95
-    """Mixes long returns (1) with one-step ones (0) in the targets of the value function."""
-    critic_passes: int = 16
-    """Passes over a window's data, in each iteration."""
-    critic_batches: int = 4
-    """Mini-batches of a pass: consecutive blocks of steps."""
-    target_keep: float = 0.995
-    """Share of itself that the target critic keeps in each iteration."""
-    normalize_observations: bool = True
-    """By the mean and deviation of those seen so far."""
-    policy: PolicyKind = "gaussian"
-    """gaussian: one deviation per action; state_dependent: the network gives it; deterministic: none."""
-    initial_log_std: float = -1.0
-    """Logarithm of the deviation of actions, at the start."""
-    actor_hidden: tuple[int, ...] = (128, 64, 32)
-    """Widths of the policy's hidden layers."""
-    critic_hidden: tuple[int, ...] = (64, 64)
-    """Widths of the value function's hidden layers."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least_one(self, "horizon", "critic_passes", "critic_batches")
-        if self.critic and self.horizon % self.critic_batches:
-            raise ValueError(f"horizon {self.horizon} does not split into critic_batches {self.critic_batches}")
-        require_share(self, "gamma", "td_lambda", "target_keep")
-        require_positive(self, "actor_lr", "critic_lr", "final_lr", "max_grad_norm")
-        if not 0 <= self.clip_worlds < math.inf:
-            raise ValueError(f"clip_worlds must be 0, which is off, or more, not {self.clip_worlds}")
-        if not all(0 <= beta < 1 for beta in self.adam_betas):
-            raise ValueError(f"adam_betas must be 0 or more and below 1, not {self.adam_betas}")
-        if not math.isfinite(self.initial_log_std):
-            raise ValueError(f"initial_log_std must be finite, not {self.initial_log_std}")
-        require_widths(self, "actor_hidden", "critic_hidden")
-        if self.policy not in get_args(PolicyKind):
-            raise ValueError(f"policy must be one of {', '.join(get_args(PolicyKind))}, not '{self.policy}'")
-
-    def agent(self, env: Env) -> AgentDescription:
-        return AgentDescription(
-            num_observations=env.num_observations,
-            num_actions=env.num_actions,
-            hidden=self.actor_hidden,
-            kind=self.policy,
-            initial_log_std=self.initial_log_std,
-            normalize=self.normalize_observations,
-        )
-
 
 RATES = ("actor_lr", "actor_lr_change", "critic_lr", "critic_lr_change")
 
@@ -526,59 +445,6 @@ class Shac(Learner):
 
     def forget(self) -> None:
         del self.window
-
-
-# What is tuned per task.
-
-WIDE: dict[str, Any] = {"actor_hidden": (256, 128), "critic_hidden": (128, 128)}
-WIDEST: dict[str, Any] = {"actor_hidden": (512, 256), "critic_hidden": (256, 256)}
-SMALL: dict[str, Any] = {"actor_hidden": (64, 64), "critic_hidden": (64, 64)}
-
-NETWORKS: dict[str, dict[str, Any]] = {"cartpole": SMALL, "humanoid": WIDE, "muscle_humanoid": WIDEST}
-"""Sizes are a matter of the robot, and the same for every algorithm and preset."""
-
-TUNED: dict[str, dict[str, Any]] = {
-    "cartpole": {"actor_lr": 1e-2, "critic_lr": 1e-3, "target_keep": 0.2, "iterations": 500},
-    "hopper": {"num_worlds": 256, "critic_lr": 2e-4, "target_keep": 0.2},
-    "half_cheetah": {"critic_lr": 2e-3, "target_keep": 0.2},
-    "ant": {"critic_lr": 2e-3, "target_keep": 0.2},
-    "humanoid": {},
-    "muscle_humanoid": {},
-    "quadruped": {"num_worlds": 256, "critic_lr": 2e-3, "target_keep": 0.2, "iterations": 600},
-}
-"""SHAC, by task: what differs from the general setting."""
-
-OWN_TASK: dict[str, Any] = {"critic_lr": 2e-3, "target_keep": 0.2}
-"""What serves the Ant serves most robots with motors better than the general setting."""
-
-LONG_WINDOWS: dict[str, Any] = {"critic": False, "horizon": 128, "num_worlds": 32}
-LONG_WINDOWS_TUNED: dict[str, dict[str, Any]] = {
-    "cartpole": {
-        "horizon": 64,
-        "num_worlds": 64,
-        "actor_lr": 1e-2,
-        "normalize_observations": False,
-        "iterations": 500,
-    },
-    "hopper": {"actor_lr": 1e-3},
-    "ant": {"actor_lr": 4e-3},
-    "muscle_humanoid": {"num_worlds": 16},
-}
-
-
-def general(task: str) -> ShacSettings:
-    """The paper's one setting for all tasks."""
-    return ShacSettings(**NETWORKS.get(task, {}))
-
-
-def tuned(task: str) -> ShacSettings:
-    """A task that is not in the tables counts as one of the user's own."""
-    return replace(general(task), **TUNED.get(task, OWN_TASK))
-
-
-def long_windows(task: str) -> ShacSettings:
-    """As the paper compares with."""
-    return replace(general(task), **(LONG_WINDOWS | LONG_WINDOWS_TUNED.get(task, {})))
 
 
 SHAC = Algorithm(

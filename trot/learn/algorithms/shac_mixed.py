@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from trot.learn.algorithms.several_critics import require_deviation
-from trot.learn.algorithms.shac import NETWORKS, OWN_TASK, TUNED, Shac, ShacSettings
+from trot.learn.algorithms.shac import Shac
+from trot.learn.algorithms.shac_settings import NETWORKS, OWN_TASK, TUNED, ShacSettings
 from trot.learn.learner import Algorithm
 from trot.learn.members import in_rows
 from trot.learn.returns import discounts, td_lambda
