@@ -87,6 +87,14 @@ def test_each_folder_has_the_files_settings_and_checkpoints_of_a_single_run(whol
             assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 
+def test_all_have_the_seconds_of_the_batch(whole):
+    runs = [RunFolder.open(path) for path in folders(whole)]
+    assert len({tuple(row["seconds"] for row in run.read_metrics()) for run in runs}) == 1
+    for name in ("iteration_000006", "last"):
+        seconds = [run.load_checkpoint(name)["seconds"] for run in runs]
+        assert seconds == [seconds[0]] * len(runs)
+
+
 def test_every_command_takes_such_a_folder(whole, tmp_path, capsys):
     shutil.copytree(whole, tmp_path / "runs")
     path = folders(tmp_path / "runs")[1]

@@ -14,9 +14,9 @@ from trot.learn.algorithms import ALGORITHMS
 from trot.learn.algorithms.shac import Shac
 from trot.learn.gradient_health import STEEP
 from trot.view.plots import figures
-from trot.view.plots.curves import HEALTH_COLUMNS, HEALTH_COLUMNS_OF_SOME, load_runs, timing
+from trot.view.plots.curves import CURVE_COLUMNS, HEALTH_COLUMNS, HEALTH_COLUMNS_OF_SOME, load_runs, timing
 from trot.view.plots.figures import COLOURS, DASHES, line_style, style_slots
-from trot.view.plots.plot import plot_command
+from trot.view.plots.plot import curves_figure, plot_command
 
 
 @pytest.fixture(autouse=True)
@@ -387,6 +387,17 @@ def test_runs_that_never_overlap(tmp_path, refused):
     assert refused(tmp_path).startswith(f"trot plot: '{early}' ends before '{late}' has finished an episode")
 
 
+def test_runs_whose_seconds_never_overlap_are_drawn_over_steps(tmp_path, capsys):
+    early = make_run(tmp_path, [1], seed=0, seconds=1)
+    late = make_run(tmp_path, [2], seed=1, seconds=2)
+    runs = load_runs([early, late], CURVE_COLUMNS)
+    (panel,) = curves_figure(runs, "algo", ("steps", "seconds")).axes
+    assert panel.get_xlabel().startswith("Samples")
+    (line,) = panel.lines
+    assert line.get_ydata().tolist() == [1.5]
+    assert capsys.readouterr().err.startswith(f"no curves over seconds: '{early}' ends before '{late}' has finished")
+
+
 def test_too_short_for_health_or_timing(tmp_path, refused):
     path = make_run(tmp_path, [])
     assert refused("--health", path) == f"trot plot: no finished iteration in any run: '{path}'"
@@ -418,7 +429,7 @@ def test_without_matplotlib_it_says_what_to_install(tmp_path, monkeypatch, capsy
 
 WITHOUT_HEAVY_MODULES = """
 import sys
-from trot.view.plots.plot import plot_command
+from trot.view.plots.plot import curves_figure, plot_command
 before = "matplotlib" in sys.modules
 code = plot_command(sys.argv[1:])
 print(before, *sorted({"torch", "warp", "mujoco", "matplotlib.pyplot"} & set(sys.modules)))

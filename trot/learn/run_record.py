@@ -46,7 +46,8 @@ class RunRecord:
         self.run, self.schedule = run, schedule
         self.iteration, self.saved, self.ended = iteration, saved, ended
         self.way_on = way_on or resume_command(run)
-        self.began = time.monotonic() - seconds
+        self.seconds_before = seconds
+        self.start_clock(time.monotonic())
         self.last_row: Row = {}
         self.unwritten: list[Row] = []
         self.best_saved = -math.inf
@@ -77,9 +78,13 @@ class RunRecord:
     def out_of_time(self) -> bool:
         return self.schedule.out_of_time(self.seconds())
 
-    def seconds(self) -> float:
-        """Of training so far."""
-        return time.monotonic() - self.began
+    def start_clock(self, now: float) -> None:
+        """Runs of one batch begin at the same moment, and look at the clock at the same moments."""
+        self.began = now - self.seconds_before
+
+    def seconds(self, now: float | None = None) -> float:
+        """Of training so far, or up to a moment of time.monotonic()."""
+        return (time.monotonic() if now is None else now) - self.began
 
     def add(self, row: Row) -> None:
         self.last_row = {name: value for name, value in row.items() if name not in self._unknown}
@@ -106,13 +111,13 @@ class RunRecord:
         with writing_into(self.run, self.way_on):
             self.run.save_checkpoint(name, content)
 
-    def to_go_on_from(self, state: dict[str, Any], finished: bool) -> dict[str, Any]:
-        """What a checkpoint holds of a learner in this state."""
+    def to_go_on_from(self, state: dict[str, Any], now: float, finished: bool) -> dict[str, Any]:
+        """What a checkpoint holds of a learner in this state, at this moment of time.monotonic()."""
         return {
             "agent": {name.removeprefix("agent."): part for name, part in state.items() if name.startswith("agent.")},
             "learner": state,
             "iteration": int(state["iteration"]),
-            "seconds": self.seconds(),
+            "seconds": self.seconds(now),
             "finished": finished,
             "columns": list(self.last_row),
             "metrics_checksum": self.run.metrics_checksum(),

@@ -54,6 +54,9 @@ class Trainer:
         shown_total: int | None = None,
     ) -> None:
         self.records, self.learner = records, learner
+        now = time.monotonic()
+        for record in records:
+            record.start_clock(now)
         # All of them save at the same time.
         schedule = records[0].schedule
         self.save_every = schedule.save_every
@@ -166,10 +169,11 @@ class Trainer:
         concluded = self.learner.iteration.view(-1).tolist()
         first = self.iteration - count + 1
         self.unseen.clear()
+        now = time.monotonic()
         for member, record in enumerate(self.records):
             if not record.live:
                 continue
-            seconds = round(record.seconds(), 3)
+            seconds = round(record.seconds(now), 3)
             for index in range(count):
                 numbers = dict(zip(self.columns, values[index][member], strict=True))
                 record.add(
@@ -225,18 +229,18 @@ class Trainer:
         began = time.monotonic()
         for record, state in zip(self.records, self.learner.member_states(), strict=True):
             if record in records:
-                record.save("last", record.to_go_on_from(state, finished=record in ending))
+                record.save("last", record.to_go_on_from(state, began, finished=record in ending))
         self.saved_at = time.monotonic()
         self.save_took = self.saved_at - began
 
     def _keep(self, ending: Sequence[RunRecord]) -> None:
         """A checkpoint that stays: to look at, and to go on from where that does not take a memory of past steps."""
-        name, learner = f"iteration_{self.iteration:06d}", self.learner
+        name, learner, now = f"iteration_{self.iteration:06d}", self.learner, time.monotonic()
         parts = learner.of_members(learner.agent.saved()) if self.remembers else learner.member_states()
         for record, part in zip(self.records, parts, strict=True):
             if record.live:
-                content = {"agent": part} if self.remembers else record.to_go_on_from(part, finished=record in ending)
-                record.save(name, content)
+                finished = record in ending
+                record.save(name, {"agent": part} if self.remembers else record.to_go_on_from(part, now, finished))
 
     def _warning(self) -> str | None:
         stopped = sum(record.failure is not None for record in self.records)

@@ -131,6 +131,10 @@ def up_to(run: LoadedRun, seconds: float) -> LoadedRun:
     return replace(run, columns={name: values[kept] for name, values in run.columns.items()})
 
 
+class NoCommonStretchError(ValueError):
+    """Runs of one mean where one ends before another has its first point."""
+
+
 def learning_curves(runs: Sequence[LoadedRun], by: GroupKey, axis: Axis) -> dict[str, list[Curve]]:
     """Return against steps or seconds: for every task one curve per group of its runs.
 
@@ -228,7 +232,7 @@ def _curve(group: str, runs: Sequence[LoadedRun], axis: Axis) -> Curve:
     begin, end = max(begins), min(ends)
     if begin > end:
         late, early = runs[int(np.argmax(begins))].folder, runs[int(np.argmin(ends))].folder
-        raise ValueError(
+        raise NoCommonStretchError(
             f"'{early}' ends before '{late}' has finished an episode, so that their mean covers nothing; "
             "leave one out, or use --by name"
         )

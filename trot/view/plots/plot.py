@@ -22,6 +22,7 @@ from trot.view.plots.curves import (
     Curve,
     GroupKey,
     LoadedRun,
+    NoCommonStretchError,
     Timing,
     learning_curves,
     load_runs,
@@ -117,10 +118,24 @@ def _figure(settings: PlotSettings, by: GroupKey) -> Figure:
 
 
 def curves_figure(runs: Sequence[LoadedRun], by: GroupKey, axes: Sequence[Axis]) -> Figure:
-    """Learning curves of runs that have finished an episode each."""
+    """Learning curves of runs that have finished an episode each.
+
+    An axis on which runs of one mean have no stretch in common is left out, and stderr says so: the first episodes of
+    very short runs end at the same step, and hardly ever in the same second.
+    """
     from trot.view.plots.figures import draw_curves
 
-    curves = {axis: learning_curves(runs, by, axis) for axis in axes}
+    curves: dict[Axis, dict[str, list[Curve]]] = {}
+    gaps: dict[Axis, NoCommonStretchError] = {}
+    for axis in axes:
+        try:
+            curves[axis] = learning_curves(runs, by, axis)
+        except NoCommonStretchError as gap:
+            gaps[axis] = gap
+    if not curves:
+        raise next(iter(gaps.values()))
+    for axis, reason in gaps.items():
+        print(f"no curves over {axis}: {reason}", file=sys.stderr)
     _note_shortened(next(iter(curves.values())))
     return draw_curves(curves, by)
 
