@@ -183,7 +183,9 @@ class Install(NamedTuple):
     def commands(self) -> list[list[str]]:
         """What is run in turn. PyTorch comes first and alone: its index has other packages too, in other versions."""
         python = interpreter(VENV)
-        tool = [python, "-m", "pip", "install"] if self.uv is None else [self.uv, "pip", "install", "--python", python]
+        # To compile every file of every package takes longer than all the rest; Python compiles those that it imports.
+        pip = [python, "-m", "pip", "install", "--no-compile"]
+        tool = pip if self.uv is None else [self.uv, "pip", "install", "--python", python]
         everything = [*tool, "-c", "constraints.txt", "-e", ".[dev]"]
         if self.torch_from is None:
             return [everything]

@@ -139,8 +139,8 @@ def test_names_the_nearest_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_takes_the_cpu_build_from_pytorch_s_index_and_alone(root: Path, commands: list[list[str]]) -> None:
     assert go.prepare() == 0
     torch, rest = (command[4:] for command in commands)
-    assert torch == ["--no-deps", "--index-url", CPU_INDEX, "torch==2.13.0"]
-    assert rest == ["-c", "constraints.txt", "-e", ".[dev]"]
+    assert torch == ["--no-compile", "--no-deps", "--index-url", CPU_INDEX, "torch==2.13.0"]
+    assert rest == ["--no-compile", "-c", "constraints.txt", "-e", ".[dev]"]
     assert go.STAMP.read_text().splitlines()[1] == "cpu"
 
 
