@@ -115,7 +115,7 @@ def algorithms(arguments: list[str]) -> int:
 
 def evaluate(arguments: list[str]) -> int:
     """Play episodes with a trained policy, and print returns, lengths and falls."""
-    from trot.learn.evaluate import eval_command
+    from trot.learn.eval_command import eval_command
 
     return eval_command(arguments)
 

@@ -13,7 +13,8 @@ from trot.envs.tasks.hopper import Hopper
 from trot.learn import evaluate as evaluate_module
 from trot.learn.agent import AgentDescription, load_agent
 from trot.learn.algorithms.shac_settings import ShacSettings
-from trot.learn.evaluate import Evaluation, eval_command, evaluate
+from trot.learn.eval_command import eval_command, summary
+from trot.learn.evaluate import Evaluation, evaluate
 from trot.learn.play import agent_acts, play
 from trot.learn.saved_settings import settings_from
 from trot.runs.folder import RunFolder
@@ -238,6 +239,45 @@ def test_the_command_plays_in_mujoco_beside(cartpole, capsys):
     assert deterministic.split()[2] == f"{result.mean_return:.1f}"
 
 
+def test_of_several_runs_the_command_tells_the_mean_and_how_sure_it_is(cartpole, tmp_path, capsys):
+    others = [make_run(tmp_path / str(width), actor_hidden=(width,))[0] for width in (4, 6)]
+    paths = [str(run.path) for run in (cartpole[0], *others)]
+    options = ["--episodes", "3", "--device", "cpu", "--seed", "5", "--actions", "deterministic"]
+    assert eval_command([*paths, *options]) == 0
+    head, _, *lines, title, told = capsys.readouterr().out.splitlines()
+    assert head == "cartpole: checkpoint best of 3 runs of shac, 3 episodes each, on cpu"
+    means = [evaluate(load_agent(RunFolder.open(path)), "cartpole", 3, "cpu", 5).mean_return for path in paths]
+    # All three folders have the same name.
+    assert [line.split(", deterministic")[0] for line in lines] == paths
+    assert [line.split()[2] for line in lines] == [f"{mean:.1f}" for mean in means]
+    # With two degrees of freedom 95 % of Student's distribution lie within 4.30265.
+    mean, deviation = np.mean(means), np.std(means, ddof=1)
+    half = 4.30265 * deviation / np.sqrt(3)
+    assert title == "Mean over 3 runs"
+    assert told == (
+        f"deterministic: return {mean:.1f}, standard deviation {deviation:.1f}, 95 % interval of the mean "
+        f"{mean - half:.1f} to {mean + half:.1f}, lowest {min(means):.1f}, highest {max(means):.1f}"
+    )
+
+
+def test_returns_above_0_have_a_share_and_figures_a_range():
+    runs = [Evaluation((returns,), (9,), 0, 0, (0.0,), {"error": error}) for returns, error in ((90, 0.1), (110, 0.3))]
+    # One degree of freedom: 12.7062 times the standard error of 10.
+    assert summary(runs) == (
+        "return 100.0, standard deviation 14.1, 95 % interval of the mean -27.1 to 227.1, lowest 90.0, 90 % of the "
+        "mean, highest 110.0; error 0.200, 0.100 to 0.300"
+    ).replace("90 % of", "90% of")
+
+
+def test_runs_of_other_tasks_and_algorithms_have_tables_of_their_own(cartpole, tmp_path, capsys):
+    hopper = make_run(tmp_path, "hopper")[0].path
+    options = ["--episodes", "1", "--device", "cpu", "--actions", "stochastic"]
+    assert eval_command([str(cartpole[0].path), str(hopper), *options]) == 0
+    first, _, line, second, _, other = capsys.readouterr().out.splitlines()
+    assert first.startswith("cartpole: checkpoint best of ") and second.startswith("hopper: checkpoint best of ")
+    assert line.startswith("stochastic ") and other.startswith("stochastic ")
+
+
 def test_figures_of_a_task_are_means_over_all_steps():
     """The sled's speed, told by the task, against the sum over a rollout by hand."""
 
@@ -271,6 +311,7 @@ def test_mistakes_on_the_command_line_are_one_line(cartpole, tmp_path, capsys):
     for arguments, message in (
         ([str(tmp_path / "nowhere")], "no such run folder"),
         ([str(cartpole[0].path), "--checkpoint", "first"], "no checkpoint 'first'; it has: best, last"),
+        ([], "name one run or more: trot eval RUN..."),
     ):
         assert cli.main(["eval", *arguments]) == 2
         (line,) = capsys.readouterr().err.splitlines()

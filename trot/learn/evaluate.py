@@ -1,4 +1,4 @@
-"""`trot eval`: how well an agent does, over episodes that all count once.
+"""How well an agent does, over episodes that all count once.
 
 One episode per world, the first: were the next ones counted until some number is reached, short ones would be
 over-represented. PyTorch is imported when it is needed, so that the command line's help answers at once.
@@ -9,13 +9,8 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import tyro
-
-from trot.command_line import RunPath, parse
-from trot.runs.folder import RunFolder
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import torch
@@ -69,83 +64,6 @@ class Evaluation:
     @property
     def mean_length(self) -> float:
         return statistics.fmean(self.lengths)
-
-
-@dataclass
-class EvalSettings:
-    """Play episodes with a trained policy."""
-
-    run: RunPath
-    """The run's folder."""
-    checkpoint: str = "best"
-    """Of the run: initial, iteration_000400, ..., best, last."""
-    episodes: int = 128
-    """As many worlds, one episode each."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: CUDA where there is a device."""
-    seed: int = 1000
-    """Of the starts and of the policy's noise."""
-    simulator: Annotated[Simulator, tyro.conf.arg(name="in")] = "trot"
-    """mujoco: play the same episodes in MuJoCo too, with its own contact, on the CPU."""
-    randomize: bool = False
-    """Play with the random physics, pushes, noise and delay that the run was trained with, in MuJoCo with the latter
-    three; without it the robot is the file's own, and nothing disturbs it."""
-
-
-def eval_command(arguments: list[str]) -> int:
-    """Play episodes with a trained policy, without and with its noise, and print the returns."""
-    settings = parse(EvalSettings, "trot eval", eval_command.__doc__, arguments)
-
-    import torch
-
-    from trot.learn.agent import load_agent
-
-    run = RunFolder.open(settings.run)
-    agent = load_agent(run, settings.checkpoint)
-    device = settings.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    task = str(run.settings["task"])
-    randomize = _random_of(run) if settings.randomize else None
-    print(f"{task}: checkpoint {settings.checkpoint} of {settings.run}, {settings.episodes} episodes each, on {device}")
-    if randomize is not None:
-        print(f"random as in training: {_told(randomize)}")
-    print(
-        f"{'':<24}{'return':>10}{'std':>10}{'min':>10}{'max':>10}{'length':>8}{'distance':>10}{'falls':>7}{'faults':>8}"
-    )
-    for simulator in dict.fromkeys(("trot", settings.simulator)):
-        for name, stochastic in (("deterministic", False), ("stochastic", True)):
-            place = device if simulator == "trot" else "cpu"
-            there = randomize if randomize is None or simulator == "trot" else randomize.with_own_physics()
-            result = evaluate(agent, task, settings.episodes, place, settings.seed, stochastic, True, simulator, there)
-            print(_line(name if simulator == "trot" else f"{name}, MuJoCo", result))
-    return 0
-
-
-def _random_of(run: RunFolder) -> Randomize:
-    """What differed from world to world while it was trained; refused where nothing did."""
-    from trot.envs.randomize import Randomize
-
-    found = Randomize.from_saved(run.settings.get("randomize") or {})
-    if found == Randomize():
-        raise ValueError(f"--randomize: {run.path} was trained with nothing random in its worlds")
-    return found
-
-
-def _told(randomize: Randomize) -> str:
-    from trot.envs.randomize import Randomize
-
-    given = {one.name: getattr(randomize, one.name) for one in fields(randomize)}
-    return ", ".join(f"{name} {value}" for name, value in given.items() if value != getattr(Randomize(), name))
-
-
-def _line(name: str, result: Evaluation) -> str:
-    numbers = (result.mean_return, result.std_return, result.min_return, result.max_return)
-    line = (
-        f"{name:<24}{''.join(f'{number:>10.1f}' for number in numbers)}{result.mean_length:>8.1f}"
-        f"{statistics.fmean(result.distances):>10.1f}{result.falls:>7}{result.faults:>8}"
-    )
-    return "".join([line, *(f"   {figure} {mean:.3f}" for figure, mean in result.figures.items())])
 
 
 def evaluate(
