@@ -214,7 +214,7 @@ def test_what_the_kernels_do_not_know_is_left_to_pytorch(network):
 def test_inputs_of_another_precision_are_refused():
     network = critic_of(5, (8,))
     x, y = window(5, 70, dtype=torch.float32)
-    with pytest.raises(ValueError, match="a parameter is .* torch.float64 .* the kernel reads .* torch.float32"):
+    with pytest.raises(ValueError, match=r"a parameter is .* torch\.float64 .* the kernel reads .* torch\.float32"):
         fitted(network, Adam(network.parameters(), BETAS), x, y)
 
 
