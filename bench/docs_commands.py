@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -101,8 +102,6 @@ def _told(page: str, text: str) -> Told:
         if re.search(pattern, text):
             return Told(page, text, reason=reason)
     words = [PLACEHOLDERS.get(word, word) for word in shlex.split(text)]
-    environment = [word for word in words if re.fullmatch(r"[A-Z_]+=\w+", word)]
-    words = words[len(environment) :]
     if words[:1] == ["trot"]:
         return Told(page, text, ("trot", *small(words[1:])))
     if words[:1] == ["torchrun"]:
@@ -211,16 +210,26 @@ def run_trot(arguments: list[str], folder: Path) -> tuple[int, str]:
     while process.is_alive() and time.monotonic() < end:
         address = re.search(r"http://127\S+", log.read_text() if log.exists() else "") if serves else None
         if address and not page:
-            with urllib.request.urlopen(address[0]) as answer:
-                page = answer.status
+            page = _status(address[0])
             os.kill(process.pid or 0, signal.SIGINT)
         process.join(0.05)
     if process.is_alive():
         process.kill()
         return -1, "it took too long"
     if serves and page != 200:
-        return -1, f"no page: {log.read_text()}"
+        return -1, f"no page, status {page}: {log.read_text()}"
     return process.exitcode or 0, log.read_text()
+
+
+def _status(address: str) -> int:
+    """HTTP's, of a page; -1 where nobody answers."""
+    try:
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return -1
 
 
 def _child(arguments: list[str], folder: Path, log: Path) -> None:
@@ -265,7 +274,11 @@ def run_told(told: Told, folder: Path) -> tuple[int, str]:
 
 
 def main(names: list[str]) -> int:
-    """Run them, print a line for each, and return 1 where one fails."""
+    """Run them, print a line for each, and return 1 where one fails; 2 where a page does not exist."""
+    if unknown := [name for name in names if name not in [page.stem for page in PAGES]]:
+        pages = ", ".join(page.stem for page in PAGES)
+        print(f"there is no page {', '.join(unknown)}; there are: {pages}", file=sys.stderr)
+        return 2
     # Once for all of them: every process that follows begins with these imports.
     import torch  # noqa: F401
 

@@ -209,7 +209,10 @@ class SwappedEnv(MujocoEnv):
         return normal, touches.drag(normal)
 
     def _mujocos_normal(self, data: mujoco.MjData, touches: Touches) -> Doubles:
-        """The normal forces of MuJoCo's contacts, each at the point of trot's that lies nearest on the same body."""
+        """The normal forces of MuJoCo's contacts, each at the point of trot's that lies nearest on the same body.
+
+        A body that touches the ground by no point of trot's has no friction of trot's, so that its force is left out.
+        """
         normal, force = np.zeros(len(touches.depth)), np.zeros(6)
         bodies, points = self._point_body[touches.point], self.task.model.point_pos[touches.point]
         for index in range(data.ncon):
@@ -218,7 +221,8 @@ class SwappedEnv(MujocoEnv):
             body = max(self._mujoco.geom_bodyid[contact.geom])
             rotation = data.xmat[body].reshape(3, 3)
             away = np.linalg.norm(points - (contact.pos - data.xpos[body]) @ rotation, axis=1)
-            normal[np.where(bodies == body, away, np.inf).argmin()] += force[0]
+            if body in bodies:
+                normal[np.where(bodies == body, away, np.inf).argmin()] += force[0]
         return normal
 
     def _mujocos_friction(self, data: mujoco.MjData, touches: Touches, normal: Doubles) -> Doubles:

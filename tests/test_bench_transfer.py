@@ -1,13 +1,13 @@
 """Laws exchanged between trot and MuJoCo: with all of trot's the motion is trot's, with all of MuJoCo's MuJoCo's."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import mujoco
 import numpy as np
 import pytest
 import torch
 
-from bench.swapped_laws import Instant, Laws, SwappedEnv
+from bench.swapped_laws import Instant, Laws, SwappedEnv, Touches
 from bench.transfer import every_choice, figures, other_constants, run_race
 from trot.envs.env import Env
 from trot.envs.mujoco_env import MujocoEnv
@@ -105,6 +105,22 @@ def test_friction_as_mujoco_has_it(ant, speed):
     np.testing.assert_allclose(found[:2], expected[:2], rtol=0.2, atol=0.02 * normal)
     if speed == 1.0:
         assert np.linalg.norm(found[:2]) == pytest.approx(0.75 * normal)
+
+
+def test_a_force_on_a_body_that_trot_does_not_see_touch_goes_to_no_other(ant):
+    """The Ant stands on four feet; where the point of one is left out, its force is, and the others' stay."""
+    env = SwappedEnv(ant, 1, Laws("MuJoCo", "trot", "trot"))
+    env.reset()
+    data = env._data[0]
+    data.qpos[:] = ant.start.pose(ant.model)
+    data.qpos[2] -= LOW
+    mujoco.mj_step1(env._mujoco, data)
+    touches = env._touches(data)
+    env._accelerate(data, np.zeros(env._mujoco.nv))
+    normal = env._mujocos_normal(data, touches)
+    assert data.ncon == len(normal) == 4 and normal.min() > 100
+    three = Touches(*(getattr(touches, field.name)[1:] for field in fields(touches)))
+    np.testing.assert_array_equal(env._mujocos_normal(data, three), normal[1:])
 
 
 def test_every_choice_comes_once():

@@ -128,6 +128,12 @@ def test_a_command_is_made_small_by_hand():
     assert small(["tasks"]) == ["tasks"]
 
 
+def test_a_page_that_does_not_exist_is_no_success(capsys):
+    assert run_docs_commands(["quickstart", "quickstrat"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no page quickstrat; there are: README, " in said and "quickstart" in said
+
+
 @pytest.mark.campaign
 def test_every_command_of_readme_and_docs_runs():
     """In small, in half an hour on two cores."""

@@ -198,10 +198,30 @@ def test_a_number_that_is_not_finite_shows(where):
         perceptron(5, (8,), 1, layer_norm=False),
         nn.Sequential(nn.Linear(5, 8), nn.ELU(alpha=0.5), nn.LayerNorm(8), nn.Linear(8, 1)),
         perceptron(5, (8,), 1).to(torch.float16),
+        perceptron(5, (8,), 2),
+        nn.Sequential(nn.Linear(5, 8, bias=False), nn.ELU(), nn.LayerNorm(8), nn.Linear(8, 1)),
+        nn.Sequential(nn.Linear(5, 8), nn.ELU(), nn.LayerNorm(8, elementwise_affine=False), nn.Linear(8, 1)),
+        nn.Sequential(
+            *[nn.Linear(5, 8), nn.ELU(), nn.LayerNorm(8), nn.Linear(8, 8), nn.ELU(), nn.LayerNorm(8, eps=1e-3)],
+            nn.Linear(8, 1),
+        ),
     ],
 )
 def test_what_the_kernels_do_not_know_is_left_to_pytorch(network):
     assert CriticFit.of(network, Adam(network.parameters(), BETAS)) is None
+
+
+def test_inputs_of_another_precision_are_refused():
+    network = critic_of(5, (8,))
+    x, y = window(5, 70, dtype=torch.float32)
+    with pytest.raises(ValueError, match=r"a parameter is .* torch\.float64 .* the kernel reads .* torch\.float32"):
+        fitted(network, Adam(network.parameters(), BETAS), x, y)
+
+
+def test_rows_that_no_batch_would_have_are_refused():
+    network = critic_of(5, (8,))
+    with pytest.raises(ValueError, match="70 rows do not split into 4 batches"):
+        fitted(network, Adam(network.parameters(), BETAS), *window(5, 70), batches=4)
 
 
 def test_weights_that_decay_are_left_to_pytorch():

@@ -232,6 +232,8 @@ def test_another_search_in_the_same_folder_is_refused(whole, capsys):
         (["--algo", "ppo"], "'ppo' cannot learn with several settings in one batch; shac, shac-no-critic and bptt can"),
         (["--set", "actor_lr=1e-3"], "--set actor_lr=1e-3: actor_lr is what --over or --groups varies"),
         (["--set", "seed=1"], "--set seed=1: a search gives its trials their seed itself"),
+        (["--set", "start_from=runs/ant"], "--set start_from: trials learn in one batch, and start_from is for a run"),
+        (["--set", "view=true"], "--set view: trials learn in one batch, and view is for a run"),
         (["--set", "horizon"], "--set takes NAME=VALUE, not 'horizon'"),
         (["--set", "horizont=8"], "perhaps you meant --horizon"),
         (["--groups", "horizon="], "--groups takes NAME=A,B, and widths of layers as 128x64, not 'horizon='"),

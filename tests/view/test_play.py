@@ -27,7 +27,7 @@ from trot.view.play.changed_robot import Factors, changed_model
 from trot.view.play.inertia import Inertia
 from trot.view.play.living import Living
 from trot.view.play.play_command import find_player, play_command
-from trot.view.play.play_controls import MOST_WISHES
+from trot.view.play.play_controls import MOST_WISHES, PlayControls
 from trot.view.play.player import Player, between, usual_box
 from trot.view.play.push_gains import push_gains
 from trot.view.play.pushes import Pull, pull_jump, push_jump
@@ -64,6 +64,17 @@ def test_a_step_a_push_and_a_reset_by_hand():
     np.testing.assert_allclose([*living.joint_q, *living.joint_qd], 0)
     assert living.ended.how == "was reset" and living.ended.total == pytest.approx(21.215)
     assert (living.episode.steps, living.episodes, living.steps) == (0, 2, 2)
+
+
+def test_a_robot_that_no_push_moves_takes_none_from_pages():
+    guard = Guard()
+    with quiet_server(0, guard) as server:
+        for directions, taken in (["forward"], "forward"), ([], "nowhere"):
+            controls = PlayControls(
+                server, guard, agents=["zero"], agent="zero", directions=directions, pushed="cart", follow=True
+            )
+            message = {"type": "GuiUpdateMessage", "uuid": controls.direction._impl.uuid, "updates": {"value": taken}}
+            assert (guard.allowed(msgspec.msgpack.encode(message)) is not None) is bool(directions)
 
 
 def test_an_episode_ends_by_itself_and_random_actions_move():
@@ -335,6 +346,34 @@ def test_gradient_arrows_come_and_go(player):
     controls.gradient.value = False
     made.tick(made._last_tick + 0.3)
     assert not arrow.visible and not controls.gradient_text.visible
+
+
+def test_gradient_arrows_of_a_world_that_stands_still_are_those_of_its_state(player, monkeypatch):
+    made, controls, living = player
+    asked = []
+
+    def gains(env, act, inertia):
+        asked.append((living.joint_qd[0], living.factors.mass, living.kind))
+        return np.ones((1, 3))
+
+    monkeypatch.setattr("trot.view.play.player.push_gains", gains)
+    controls.set_playing(False)
+    controls.gradient.value = True
+
+    def look():
+        made.tick(made._last_tick + 0.3)
+
+    look(), look()
+    assert len(asked) == 1
+    controls._wish(("push", "forward"))
+    look()
+    controls.mass.value = 2.0
+    look()
+    controls.agent.value = "policy"
+    look()
+    controls._wish(("reset", ""))
+    look(), look()
+    assert asked == [(0, 1, "zero"), (1, 1, "zero"), (1, 2, "zero"), (1, 2, "policy"), (0, 2, "policy")]
 
 
 def dragged(phase, client, start=(0, 0, 1), end=(1, 0, 1)):

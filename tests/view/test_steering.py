@@ -18,6 +18,7 @@ from viewer_page import open_page, running_viewer
 from trot.envs.command import Command
 from trot.view.browser.page import quiet_server
 from trot.view.browser.page_guard import Guard
+from trot.view.play import player
 from trot.view.play.living import Living
 from trot.view.play.steering import Steering
 
@@ -123,6 +124,27 @@ def test_keys_move_the_sliders_by_a_tenth_of_the_way_and_stop_at_the_ends():
         press(stop)
         assert steering.values == [0.0, 0.0]
         assert Steering(server.gui, guard, ()).values is None
+
+
+@pytest.mark.parametrize("arrows", ["up-down", None])
+def test_arrow_keys_stay_the_cameras_where_they_steer_nothing(monkeypatch, arrows):
+    class Told(ToldRail):
+        commands = (Command("place", "m", -1.0, 3.0, 0.5, arrows), ToldRail.commands[1])
+
+    scripts = []
+
+    def guarded(script):
+        scripts.append(script)
+        return Guard(script)
+
+    hints = []
+    monkeypatch.setattr(player, "Guard", guarded)
+    monkeypatch.setattr(player, "show_until_stopped", lambda *given: hints.append(given[3]))
+    player.serve_play(
+        Living(Told(), None, "zero"), title="told", about="", follow=True, port=0, open_browser=False
+    )  # fmt: skip
+    assert scripts == [player.ARROW_KEYS if arrows else ""]
+    assert (player.KEYS in hints[0]) is bool(arrows)
 
 
 @pytest.mark.campaign

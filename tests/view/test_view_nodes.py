@@ -91,6 +91,18 @@ def test_bodies_geoms_and_tendons_are_where_mujoco_has_them(server, rng, path):
             np.testing.assert_allclose(length, data.ten_length, atol=1e-3)
 
 
+def test_bodies_whose_names_have_slashes_do_not_move_each_other(server):
+    """As MuJoCo's <attach> names them: viser moves a node along with that whose name is the part before a slash."""
+    model = mujoco.MjModel.from_xml_string(
+        """<mujoco><worldbody><body name="dog"><freejoint/><geom size="0.1"/><body name="dog/head" pos="1 0 0">
+        <joint axis="0 1 0"/><geom size="0.1"/></body></body></worldbody></mujoco>"""
+    )
+    scene = RobotScene(server.scene, model, model.qpos0[None])
+    assert [node.name for node in scene.bodies[0]] == [f"/trot/world_0/{name}" for name in ("world", "dog", "dog|head")]
+    for body, geom in scene.geoms:
+        assert geom.name.rpartition("/")[0] == scene.bodies[0][body].name
+
+
 def test_round_shapes_have_their_volume_and_face_outward():
     for round_ends, volume in ((True, np.pi * 0.3**2 * (0.8 + 4 / 3 * 0.3)), (False, np.pi * 0.3**2 * 0.8)):
         vertices, faces = _revolved(_outline(0.3, 0.4, round_ends=round_ends))

@@ -20,7 +20,9 @@ from viewer_page import open_page
 
 from trot.cli import main
 from trot.learn import watched as watched_module
+from trot.learn.bad_window import CHECKPOINT as BAD_WINDOW
 from trot.learn.watched import watched
+from trot.view.browser import view_command
 from trot.view.play.run_watch import LOOK_SECONDS, MOST_POINTS, RunWatch, curve
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +65,19 @@ def test_a_look_finds_the_newest_policy_once_and_what_cannot_be_read_is_left_for
     assert watch.look(40.0) is None
     run.save_checkpoint("last", {"agent": newer.saved(), "iteration": 9})
     assert watch.look(50.0).agent is not None
+
+
+def test_a_run_that_a_bad_gradient_stopped_shows_its_newest_policy(tmp_path):
+    """The window that it was stopped in is the last file it writes, and holds no policy."""
+    run, _ = make_run(tmp_path)
+    run.append_metrics([row(1, -3.0)])
+    run.save_checkpoint(BAD_WINDOW, {"bad_window": 2})
+    later = time.time() + 100
+    os.utime(run.path / "checkpoints" / f"{BAD_WINDOW}.pt", (later, later))
+    assert BAD_WINDOW in run.checkpoint_names()
+    news = RunWatch(run).look(10.0)
+    assert news is not None and news.agent is not None and news.returns.tolist() == [-3]
+    assert view_command._checkpoints(str(run.path)) == ["best", "last"]
 
 
 def test_what_cannot_be_watched_is_one_line(tmp_path, capsys):

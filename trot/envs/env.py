@@ -15,6 +15,7 @@ from trot.envs.disturbances import Disturbances
 from trot.envs.dry_run import dry_run
 from trot.envs.fault import Fault, remembered_faults
 from trot.envs.move import Move
+from trot.envs.placed_worlds import placed_worlds
 from trot.envs.randomize import Randomize
 from trot.envs.saved_env import SavedEnv, upright
 from trot.envs.situation import Situation, as_columns, joined, situation_of
@@ -24,7 +25,6 @@ from trot.envs.worlds import Worlds, require_columns, world_columns
 from trot.sim.build import SCALARS, Variant
 from trot.sim.guard import Guard, surely_all
 from trot.sim.launch import launcher
-from trot.sim.manifold import with_unit_quaternions
 from trot.sim.state import State
 from trot.sim.step import Physics, guarded_step
 
@@ -431,39 +431,9 @@ class Env:
         Quaternions are scaled to length 1.
         """
         worlds, remembered = self.worlds, self.state.memory
-        given = as_columns(state.memory) if isinstance(state, Situation) else {}
-        if unknown := given.keys() - remembered.keys():
-            raise ValueError(f"this task has no memory '{min(unknown)}'; it has: {', '.join(remembered) or 'none'}")
-        placed = {"joint_q": (state.joint_q, worlds.joint_q), "joint_qd": (state.joint_qd, worlds.joint_qd)}
-        placed |= {f"memory '{name}'": (part, remembered[name]) for name, part in given.items()}
-        if previous_action is None:
-            previous_action = torch.zeros_like(worlds.previous_action)
-        placed["previous_action"] = (previous_action, worlds.previous_action)
-        activation = worlds.activation if state.activation is None else state.activation
-        placed["activation"] = (activation, worlds.activation)
-        for name, (tensor, like) in placed.items():
-            if tensor.shape != like.shape or tensor.dtype != like.dtype or tensor.device != like.device:
-                raise ValueError(
-                    f"{name} is {tuple(tensor.shape)} {tensor.dtype} on {tensor.device}; this environment needs "
-                    f"{tuple(like.shape)} {like.dtype} on {like.device}"
-                )
-        # The caller may fill the same tensors with something else.
-        joint_q = with_unit_quaternions(self.task.model, state.joint_q).clone()
-        activation = activation.clone()
-        of_muscles = activation if self._has_activation else None
-        state = Situation(joint_q, state.joint_qd.clone(), {**remembered, **given}, activation=of_muscles)
-        previous_action = previous_action.clone()
-        observation = self._shown(self.task.observation(self.task.measure(state), previous_action))
-        rest = {
-            **worlds.tensors(),
-            "joint_q": state.joint_q,
-            "joint_qd": state.joint_qd,
-            "observation": observation,
-            "previous_action": previous_action,
-            "memory": joined(state.memory) if given else worlds.memory,
-            "activation": activation,
-        }
-        self._worlds = Worlds(**rest)
+        situation, placed = placed_worlds(self.task.model, worlds, remembered, state, previous_action)
+        observation = self._shown(self.task.observation(self.task.measure(situation), placed.previous_action))
+        self._worlds = replace(placed, observation=observation)
         return observation
 
     def get_state(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from trot.learn.bad_window import CHECKPOINT as BAD_WINDOW
 from trot.learn.networks import Activation, Policy, PolicyKind, Squash, squashed
 from trot.learn.normalizer import Normalizer
 from trot.learn.older_runs import upgraded_checkpoint
@@ -152,6 +153,11 @@ class MeanPolicy(nn.Module):
         if self.limit is not None:
             normal = normal.clamp(-self.limit, self.limit)
         return squashed(self.layers(normal), self.squash)
+
+
+def agent_names(run: RunFolder) -> list[str]:
+    """The checkpoints of a run that hold an agent, in the order of its life."""
+    return [name for name in run.checkpoint_names() if name != BAD_WINDOW]
 
 
 def load_agent(run: RunFolder, checkpoint: str = "best") -> Agent:

@@ -107,8 +107,9 @@ class PerceptronShape:
 
     @classmethod
     def of(cls, network: nn.Module) -> PerceptronShape | None:
-        """None where the kernels do not know a network like this, or it is not on the CPU."""
-        weight = next(network.parameters())
+        """None where the kernels do not know a network like this, with one output, or it is not on the CPU."""
+        parameters = list(network.parameters())
+        weight = parameters[0]
         if not isinstance(network, nn.Sequential) or weight.device != CPU or weight.dtype not in SCALARS:
             return None
         layers = list(network)
@@ -118,11 +119,26 @@ class PerceptronShape:
         )
         if not known or any(isinstance(layer, nn.ELU) and layer.alpha != 1 for layer in layers):
             return None
-        if len(list(network.parameters())) > MOST_PARAMETERS:
+        if len(parameters) > MOST_PARAMETERS:
             return None
         outputs = [layer.weight.shape[-2] for layer in layers if isinstance(layer, nn.Linear | MemberLinear)]
-        epsilons = [layer.eps for layer in layers if isinstance(layer, nn.LayerNorm | MemberLayerNorm)]
-        return cls((weight.shape[-1], *outputs), epsilons[0] if epsilons else 0.0)
+        epsilons = {layer.eps for layer in layers if isinstance(layer, nn.LayerNorm | MemberLayerNorm)}
+        shape = cls((weight.shape[-1], *outputs), min(epsilons, default=0.0))
+        members = len(weight) if weight.dim() == 3 else 1
+        # A layer without a bias, or a normalisation without a scale, would have others read in its place.
+        sizes = [one.numel() for one in parameters]
+        if outputs[-1] != 1 or len(epsilons) > 1 or sizes != [members * size for size in shape.sizes]:
+            return None
+        return shape
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers in each parameter of one member: Network in perceptron.h."""
+        found = []
+        for inputs, outputs in pairwise(self.widths):
+            found += [inputs * outputs, outputs, outputs, outputs]
+        # The last layer is not normalised.
+        return found[:-2]
 
     @property
     def multiplications(self) -> int:
@@ -140,7 +156,7 @@ def _padded(numbers: int) -> int:
     return -(-numbers // LANES) * LANES
 
 
-def _addresses(tensors: Sequence[Tensor], like: Sequence[Tensor], members: int | None) -> Tensor:
+def _addresses(tensors: Sequence[Tensor], like: Sequence[Tensor], members: int | None, dtype: torch.dtype) -> Tensor:
     """Of tensors that lie as these do; with members, of the first one's part, and the others' are as far apart."""
     places = []
     for tensor, other in zip(tensors, like, strict=True):
@@ -152,7 +168,7 @@ def _addresses(tensors: Sequence[Tensor], like: Sequence[Tensor], members: int |
                     f"{members}, {other.stride(0)} numbers apart"
                 )
             tensor, other = tensor[0], other[0]
-        places.append(address("a parameter", tensor, other.shape, other.dtype, CPU))
+        places.append(address("a parameter", tensor, other.shape, dtype, CPU))
     return torch.tensor(places)
 
 
@@ -177,7 +193,9 @@ class CriticFit:
         inputs are (..., width) and targets (...), behind an axis of members where there are some.
         """
         optimizer, dtype, members = self.optimizer, inputs.dtype, self.members or 1
-        batch_rows = targets.numel() // members // batches
+        batch_rows, left = divmod(targets.numel() // members, batches)
+        if left:
+            raise ValueError(f"{targets.numel() // members} rows do not split into {batches} batches")
         blocks = -(-batch_rows // BLOCK_ROWS)
         threads = self._threads(batch_rows, blocks)
         # Each parameter's part begins at a whole vector, and a block's error stands behind them.
@@ -205,12 +223,12 @@ class CriticFit:
         }
         tensors: dict[str, Tensor | None] = {
             "widths": torch.tensor(self.shape.widths, dtype=torch.int32),
-            "parameters": _addresses(self.parameters, self.parameters, self.members),
+            "parameters": _addresses(self.parameters, self.parameters, self.members, dtype),
             "strides": torch.tensor([0 if self.members is None else one.stride(0) for one in self.parameters]),
             "inputs": inputs.reshape(-1, self.shape.widths[0]),
             "targets": targets.reshape(-1),
-            "means": _addresses(means, self.parameters, self.members),
-            "squares": _addresses(squares, self.parameters, self.members),
+            "means": _addresses(means, self.parameters, self.members, dtype),
+            "squares": _addresses(squares, self.parameters, self.members, dtype),
             "rate": optimizer.rate.to(dtype).reshape(members),
             "largest": torch.as_tensor(max_grad_norm, dtype=dtype).expand(members).contiguous(),
             "steps": optimizer.steps.to(dtype).reshape(members),

@@ -131,10 +131,18 @@ def _group(asked: Asked, ranges: tuple[Range, ...], variant: Mapping[str, str]) 
         parse_settings([*options, "--device", asked.device]),
         schedule=Schedule(save_every=base.schedule.save_every, keep_every=iterations),
     )
+    _check_alone(base)
     _check_ends(base, ranges)
     _check_length(asked, base, iterations)
     name = "_".join(f"{name}-{value}" for name, value in variant.items())
     return Group(name, tuple(options), base, ranges, asked.members, asked.rounds, iterations)
+
+
+def _check_alone(base: TrainSettings[Any]) -> None:
+    """Raise where something is set that only a run which is trained alone can have."""
+    for name in ("start_from", "view"):
+        if getattr(base, name):
+            raise ValueError(f"--set {name}: trials learn in one batch, and {name} is for a run that is trained alone")
 
 
 def _check_ends(base: TrainSettings[Any], ranges: Sequence[Range]) -> None:

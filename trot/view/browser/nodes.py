@@ -65,7 +65,7 @@ class RobotScene:
         for world in range(self.num_worlds):
             path = f"{ROOT}/world_{world}"
             self.places.append(scene.add_frame(path, show_axes=False))
-            names = [f"{path}/{model.body(body).name or f'body_{body}'}" for body in range(model.nbody)]
+            names = [f"{path}/{_node_name(model, body)}" for body in range(model.nbody)]
             self.bodies.append([scene.add_frame(name, show_axes=False) for name in names])
             for geom in shown_geoms(model):
                 body = int(model.geom_bodyid[geom])
@@ -200,6 +200,11 @@ class _TendonColors:
 def _sky() -> NDArray[np.uint8]:
     share = np.clip(np.arange(SKY_ROWS) / HORIZON_ROW, 0, 1)[:, None, None]
     return np.repeat(ZENITH_RGB + share * (HORIZON_RGB - ZENITH_RGB), 2, axis=1).astype(np.uint8)
+
+
+def _node_name(model: mujoco.MjModel, body: int) -> str:
+    """The body's own, without slashes: viser would take what is before one for a node that this one moves with."""
+    return model.body(body).name.replace("/", "|") or f"body_{body}"
 
 
 def _travelling_body(model: mujoco.MjModel) -> int | None:

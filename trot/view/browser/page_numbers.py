@@ -82,7 +82,9 @@ def _summary(trajectory: Trajectory, world: int, seconds: float) -> str:
     ends = [*(np.flatnonzero(trajectory.begins[1:, world])).tolist(), len(total) - 1]
     if len(ends) == 1:
         return f"return {total[-1]:.1f} in {seconds:.1f} s"
-    return f"{len(ends)} episodes in {seconds:.1f} s, return {np.mean(total[ends]):.1f} on average"
+    # The end of the recording may have cut off the last one.
+    mean = np.mean(total[ends[:-1]])
+    return f"{len(ends)} episodes in {seconds:.1f} s; return {mean:.1f} on average of those before the last"
 
 
 def _curve(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple[list[float], list[float]]:

@@ -112,6 +112,7 @@ def _record(settings: ViewSettings, rollout: Rollout) -> Trajectory:
 
 def _checkpoints(source: str) -> list[str]:
     """A run's, in the order of its life; none for anything else."""
+    from trot.learn.agent import agent_names
     from trot.runs.folder import RunFolder
 
-    return RunFolder.open(source).checkpoint_names() if Path(source).is_dir() else []
+    return agent_names(RunFolder.open(source)) if Path(source).is_dir() else []

@@ -67,7 +67,7 @@ class PlayControls:
         self.charts = gui.add_folder("Rewards")
         for switch in (self.play, self.ordinary, self.follow, self.gradient):
             guard.allow(switch, is_bool)
-        for choice in (self.once, self.agent, self.direction):
+        for choice in (self.once, self.agent, *([self.direction] if directions else [])):
             guard.allow(choice, partial(is_option_of, choice))
 
     @property

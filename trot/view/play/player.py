@@ -60,10 +60,11 @@ def serve_play(
         watch: A run that learns: its newest policy acts, at fewer pictures per second.
         shown: Called when the page can be opened.
     """
-    guard = Guard(ARROW_KEYS if living.env.task.commands else "")
+    steered = any(command.arrows for command in living.env.task.commands)
+    guard = Guard(ARROW_KEYS if steered else "")
     with page_server(title, port, guard) as server, one_torch_thread():
         player = Player(server, guard, living, about, follow, watch)
-        hint = f"{HINT} {KEYS}" if any(command.arrows for command in living.env.task.commands) else HINT
+        hint = f"{HINT} {KEYS}" if steered else HINT
         show_until_stopped(title, guard.address(server.get_port()), open_browser, hint, player.tick, shown)
 
 
@@ -90,7 +91,7 @@ class Player:
         arrange(server, lambda: camera)
         self._owed, self._last_tick = 0.0, time.monotonic()
         self._panel_due, self._gradient_due = 0.0, 0.0
-        self._gradient_at = -1
+        self._gradient_at: object = None
         self._rate = _Rate()
         self._picture: object = None
         self._draw(1.0)
@@ -180,14 +181,16 @@ class Player:
     def _update_gradient(self, now: float) -> None:
         controls, living = self.controls, self._living
         if not controls.gradient.value:
-            if self._gradient_at >= 0:
+            if self._gradient_at is not None:
                 self._arrows.hide()
                 controls.tell_gradient("")
-                self._gradient_at = -1
+                self._gradient_at = None
             return
-        if living.steps == self._gradient_at or now < self._gradient_due:
+        # All that it depends on: a world that stands still is pushed, changed and reset all the same.
+        at = (living.steps, living.episodes, living.joint_qd.tobytes(), living.act, living.factors, living.commands)
+        if at == self._gradient_at or now < self._gradient_due:
             return
-        self._gradient_at, self._gradient_due = living.steps, now + GRADIENT_SECONDS
+        self._gradient_at, self._gradient_due = at, now + GRADIENT_SECONDS
         gains = push_gains(living.env, living.act, living.inertia)
         with self._server.atomic():
             controls.tell_gradient(self._arrows.show(gains, living.inertia))

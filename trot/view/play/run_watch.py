@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import viser
 
-from trot.learn.agent import Agent, load_agent
+from trot.learn.agent import Agent, agent_names, load_agent
 from trot.runs.folder import CHECKPOINTS, RunFolder
 from trot.sim.model import Floats
 from trot.view.browser.charts import add_chart
@@ -52,7 +52,7 @@ class RunWatch:
         return None
 
     def _newer_agent(self) -> Agent | None:
-        files = [self._run.path / CHECKPOINTS / f"{name}.pt" for name in self._run.checkpoint_names()]
+        files = [self._run.path / CHECKPOINTS / f"{name}.pt" for name in agent_names(self._run)]
         stamp, newest = max((file.stat().st_mtime_ns, file.stem) for file in files)
         if stamp == self._stamp:
             return None
