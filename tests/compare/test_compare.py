@@ -28,7 +28,8 @@ def command(root, *options, algos=("shac",), seeds=("0",), changes=SMALL):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
 def test_an_interrupted_comparison_goes_on_to_the_same_numbers(tmp_path, capsys, monkeypatch):
-    arguments = command(tmp_path, "--iterations", f"{ITERATIONS}", seeds=("0", "1"))
+    length = ["--iterations", f"{ITERATIONS}"]
+    arguments = command(tmp_path, *length, seeds=("0", "1"))
     first, second = (tmp_path / "compare-Docking" / f"Docking-shac-{seed}" for seed in (0, 1))
     begun, stopped = ctrl_c_after_first_row(arguments, first)
     assert begun.startswith("2 runs: 0 finished, 0 to go on with, 2 to begin; 1 at a time on cpu.")
@@ -43,7 +44,7 @@ def test_an_interrupted_comparison_goes_on_to_the_same_numbers(tmp_path, capsys,
     assert "2 runs: 0 finished, 1 to go on with, 1 to begin" in printed.out
     assert "100.0/100 %" in printed.err
     options = [part for change in SMALL for part in ("--" + change.replace("_", "-")).split("=")]
-    whole = ["train", TASK, "--iterations", f"{ITERATIONS}", "--device", "cpu", "--runs", str(tmp_path), "--name", "whole"]
+    whole = ["train", TASK, *length, "--device", "cpu", "--runs", str(tmp_path), "--name", "whole"]
     assert main([*whole, *options]) == 0
     assert timeless_rows(first) == timeless_rows(tmp_path / "whole") != timeless_rows(second)
     with (tmp_path / "compare-Docking" / "returns.csv").open() as file:
