@@ -83,7 +83,7 @@ def command(root):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork and SIGKILL")
-@pytest.mark.parametrize("cases", sized(1, 60))
+@pytest.mark.parametrize("cases", sized(2, 60))
 def test_killed_at_any_moment_and_resumed_it_ends_the_same(tmp_path, whole, cases):
     exits, struck = {}, 0
     with KilledTrot(train(tmp_path / "first")) as trot:
