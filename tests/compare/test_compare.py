@@ -5,6 +5,7 @@ import os
 
 import docking
 import pytest
+from children_here import run_children_here
 from ctrl_c import ctrl_c_after_first_row, timeless_rows
 
 from trot.cli import main
@@ -13,6 +14,9 @@ from trot.runs.lock import RunLock
 
 TASK = f"{docking.__file__}:Docking"
 SMALL = ["num_worlds=4", "horizon=8", "actor_hidden=8", "critic_hidden=8", "critic_passes=1", "save_every=1000"]
+
+ITERATIONS = 80
+"""Enough for a Ctrl-C to come in the midst of them."""
 
 pytestmark = pytest.mark.slow
 
@@ -23,8 +27,9 @@ def command(root, *options, algos=("shac",), seeds=("0",), changes=SMALL):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to one process")
-def test_an_interrupted_comparison_goes_on_to_the_same_numbers(tmp_path, capsys):
-    arguments = command(tmp_path, "--iterations", "200", seeds=("0", "1"))
+def test_an_interrupted_comparison_goes_on_to_the_same_numbers(tmp_path, capsys, monkeypatch):
+    length = ["--iterations", f"{ITERATIONS}"]
+    arguments = command(tmp_path, *length, seeds=("0", "1"))
     first, second = (tmp_path / "compare-Docking" / f"Docking-shac-{seed}" for seed in (0, 1))
     begun, stopped = ctrl_c_after_first_row(arguments, first)
     assert begun.startswith("2 runs: 0 finished, 0 to go on with, 2 to begin; 1 at a time on cpu.")
@@ -32,13 +37,14 @@ def test_an_interrupted_comparison_goes_on_to_the_same_numbers(tmp_path, capsys)
     assert stopped.endswith("--set " + " ".join(SMALL))
     # The child has saved though no checkpoint was due.
     saved = RunFolder.open(first).load_checkpoint("last")["iteration"]
-    assert saved == len(timeless_rows(first)) > 0 and saved < 200 and not second.exists()
+    assert saved == len(timeless_rows(first)) > 0 and saved < ITERATIONS and not second.exists()
+    run_children_here(monkeypatch)
     assert main(arguments) == 0
     printed = capsys.readouterr()
     assert "2 runs: 0 finished, 1 to go on with, 1 to begin" in printed.out
     assert "100.0/100 %" in printed.err
     options = [part for change in SMALL for part in ("--" + change.replace("_", "-")).split("=")]
-    whole = ["train", TASK, "--iterations", "200", "--device", "cpu", "--runs", str(tmp_path), "--name", "whole"]
+    whole = ["train", TASK, *length, "--device", "cpu", "--runs", str(tmp_path), "--name", "whole"]
     assert main([*whole, *options]) == 0
     assert timeless_rows(first) == timeless_rows(tmp_path / "whole") != timeless_rows(second)
     with (tmp_path / "compare-Docking" / "returns.csv").open() as file:
@@ -47,7 +53,8 @@ def test_an_interrupted_comparison_goes_on_to_the_same_numbers(tmp_path, capsys)
     assert row["seeds"] == "2" and float(row["final_return_mean"]) == pytest.approx(sum(ends) / 2)
 
 
-def test_a_run_that_fails_is_named_with_its_log_and_the_others_are_compared(tmp_path, capsys):
+def test_a_run_that_fails_is_named_with_its_log_and_the_others_are_compared(tmp_path, capsys, monkeypatch):
+    run_children_here(monkeypatch)
     broken = tmp_path / "broken.py"
     broken.write_text(
         "from dataclasses import replace\n"

@@ -278,27 +278,42 @@ class Mine(CartPole):
 """
 
 GO_ON = """
-import pickle, sys, torch
-env = pickle.load(open(sys.argv[1], "rb"))
-print(env.step(torch.zeros(2, 1))[1].tolist())
+import os, pickle, sys, torch
+
+def go_on(path):
+    with open(path, "rb") as file:
+        print(pickle.load(file).step(torch.zeros(2, 1))[1].tolist())
+
+own_pickle, other_pickle, away, place = sys.argv[1:]
+try:
+    go_on(own_pickle)
+except Exception as error:
+    print(error)
+os.rename(away, place)
+go_on(own_pickle)
+go_on(other_pickle)
 """
 
 
-@pytest.mark.parametrize("name", ["cartpole", "own"])
-def test_another_process_goes_on_with_a_pickle(name, tmp_path):
-    """It imports no class of a file by itself."""
-    (tmp_path / "own.py").write_text(OWN)
-    env = trot.make_env(name if name == "cartpole" else f"{tmp_path / 'own.py'}:Mine", 2, seed=3)
-    env.reset()
-    env.task.weight = 5.0
-    (tmp_path / "env.pkl").write_bytes(pickle.dumps(env))
-    command = [sys.executable, "-c", GO_ON, str(tmp_path / "env.pkl")]
+def test_another_process_goes_on_with_a_pickle(tmp_path):
+    """It imports no class of a file by itself, and says so where the file is gone."""
+    own, away = tmp_path / "own.py", tmp_path / "away.py"
+    own.write_text(OWN)
+    expected, pickles = [], []
+    for name in (f"{own}:Mine", "cartpole"):
+        env = trot.make_env(name, 2, seed=3)
+        env.reset()
+        env.task.weight = 5.0
+        pickles.append(tmp_path / f"{len(pickles)}.pkl")
+        pickles[-1].write_bytes(pickle.dumps(env))
+        expected.append(str(env.step(torch.zeros(2, 1))[1].tolist()))
+    own.rename(away)
+    command = [sys.executable, "-c", GO_ON, *pickles, away, own]
     shown = subprocess.run(command, capture_output=True, text=True)
-    assert shown.stdout == f"{env.step(torch.zeros(2, 1))[1].tolist()}\n", shown.stderr
-    (tmp_path / "own.py").unlink()
-    shown = subprocess.run(command, capture_output=True, text=True)
-    assert shown.returncode == (0 if name == "cartpole" else 1)
-    assert name == "cartpole" or f"no task file '{tmp_path / 'own.py'}'" in shown.stderr
+    assert shown.returncode == 0, shown.stderr
+    refused, *found = shown.stdout.splitlines()
+    assert f"no task file '{own}'" in refused
+    assert found == expected and expected[0] == "[5.0, 5.0]"
 
 
 def test_a_deep_copy_keeps_the_class_though_its_file_was_edited(tmp_path):

@@ -101,7 +101,7 @@ def test_one_row_is_not_enough():
 
 def test_it_finds_a_linear_system():
     model = small_model(hidden=(32, 32), batch=64, lr=3e-3)
-    inputs, targets = sled_steps(2000)
+    inputs, targets = sled_steps(1000)
     assert model.fit(inputs, targets, drawing()).all()
     unseen, truth = sled_steps(500, seed=1)
     error = model.errors(unseen, truth)

@@ -7,6 +7,7 @@ import re
 import signal
 from pathlib import Path
 
+import docking
 import pytest
 import torch
 
@@ -19,6 +20,8 @@ from trot.sim.threads import get_num_threads, set_num_threads
 
 SMALL = ["--iterations", "12", "--num-worlds", "4", "--horizon", "8", "--save-every", "4", "--keep-every", "6"]
 CLOCKS = ("seconds",)
+DOCKING = f"{docking.__file__}:Docking"
+"""Episodes of 24 steps that never end before."""
 
 
 def train(tmp_path, *options, task="hopper", name="run"):
@@ -325,7 +328,7 @@ def test_the_demo_learns_on_while_new_episodes_are_too_bad(tmp_path, capsys, mon
 
 
 def test_a_run_that_reached_its_goal_goes_on_towards_another_one(tmp_path, capsys):
-    run = train(tmp_path, "--stop-at", "-1e6", "--num-worlds", "1", "--horizon", "60", task="cartpole")
+    run = train(tmp_path, "--stop-at", "-1e6", "--num-worlds", "1", "--horizon", "12", task=DOCKING)
     reached = run.load_checkpoint("last")["iteration"]
     assert main(["resume", str(run.path)]) == 0
     assert "is finished" in capsys.readouterr().out
@@ -336,7 +339,7 @@ def test_a_run_that_reached_its_goal_goes_on_towards_another_one(tmp_path, capsy
 
 
 def test_another_goal_is_remembered(tmp_path, capsys):
-    run = train(tmp_path, "--stop-at", "-1e6", "--num-worlds", "1", "--horizon", "60", task="cartpole")
+    run = train(tmp_path, "--stop-at", "-1e6", "--num-worlds", "1", "--horizon", "12", task=DOCKING)
     reached = run.load_checkpoint("last")["iteration"]
     assert main(["resume", str(run.path), "--stop-at", "-1e5"]) == 0
     assert run.load_checkpoint("last")["iteration"] == reached + 1 < 12
@@ -399,18 +402,18 @@ def test_a_goal_and_a_time_are_kept_as_long_as_they_have_not_ended_the_run(tmp_p
         kept = json.loads((run.path / "settings.json").read_text())["schedule"]
         return kept["stop_at"], kept["minutes"]
 
-    goal = ["--num-worlds", "1", "--horizon", "60", "--iterations", "40", "--stop-at"]
-    run = train(tmp_path, *goal, "-1e6", "--minutes", "60", task="cartpole")
+    goal = ["--num-worlds", "1", "--horizon", "24", "--iterations", "15", "--stop-at"]
+    run = train(tmp_path, *goal, "-1e6", "--minutes", "60", task=DOCKING)
     reached = len(metrics(run))
     assert reached < 12
     assert schedule("--stop-at", "-1e5") == (-1e5, 60) and len(metrics(run)) == reached + 1
     # Its goal was met: more time is of no use with it.
-    assert schedule("--minutes", "50") == (None, 50) and len(metrics(run)) == 40
-    run = train(tmp_path, *goal, "1e6", "--minutes", "1e-6", task="cartpole", name="late")
+    assert schedule("--minutes", "50") == (None, 50) and len(metrics(run)) == 15
+    run = train(tmp_path, *goal, "1e6", "--minutes", "1e-6", task=DOCKING, name="late")
     assert len(metrics(run)) == 1
     assert schedule("--minutes", "2e-6") == (1e6, 2e-6)
-    assert schedule("--stop-at", "0") == (0, None) and len(metrics(run)) == 40
-    run = train(tmp_path, "--minutes", "1e-6", task="cartpole", name="lifted")
+    assert schedule("--stop-at", "0") == (0, None) and len(metrics(run)) == 15
+    run = train(tmp_path, "--minutes", "1e-6", task=DOCKING, name="lifted")
     assert len(metrics(run)) == 1
     assert schedule("--minutes", "inf") == (None, None) and len(metrics(run)) == 12
 

@@ -207,7 +207,7 @@ def test_kills_at_any_moment_leave_a_whole_checkpoint_and_metrics_that_go_on(run
     reached, rounds_with_leftovers = 0, 0
     command = [sys.executable, "-c", KILLED_WRITERS, run.path]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writers:
-        for _ in range(20):
+        for _ in range(12):
             writers.stdin.write(f"{moments.uniform(0.02, 0.3)}\n")
             writers.stdin.flush()
             assert writers.stdout.readline() == "-9\n", "the writer stopped before it was killed"

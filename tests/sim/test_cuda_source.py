@@ -20,6 +20,12 @@ pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="Warp has no CU
 HOPPER_GENERATION = 90
 
 
+@pytest.fixture(autouse=True)
+def quick_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it compiles does not depend on how well; -O1 takes half as long as -O3."""
+    monkeypatch.setattr(wp.config, "optimization_level", 1)
+
+
 def compiled(kernel: Kernel, folder: Path) -> str:
     (path,) = wp.compile_aot_module(kernel.compiled.module, arch=HOPPER_GENERATION, module_dir=folder, use_ptx=True)
     return path.read_text()

@@ -126,7 +126,7 @@ def check_gradients(
 ) -> None:
     """Compare the gradient by every input with central differences, relative to the largest of the world and input.
 
-    The directions are all coordinates, or with an rng three random ones. Constants change relative to their size. Of
+    The directions are all coordinates, or with an rng two random ones. Constants change relative to their size. Of
     the steps, each difference takes the one that leaves the least doubt: kinks ask for a short one, rounding for a
     long one.
     """
@@ -137,7 +137,7 @@ def check_gradients(
         gradient = gradients[name]
         width = gradient.shape[1]
         every = np.broadcast_to(np.eye(width)[:, None], (width, NUM_WORLDS, width))
-        directions = every if rng is None else rng.normal(size=(3, NUM_WORLDS, width))
+        directions = every if rng is None else rng.normal(size=(2, NUM_WORLDS, width))
         if name in PARAMETERS:
             directions = directions * x
 

@@ -34,7 +34,7 @@ FILES = {
         changed_robot(), st.booleans(), st.booleans(),
     ),
 }  # fmt: skip
-FEW = [("MJCF", 50, 3), ("URDF", 40, 3), ("changed", 60, 4)]
+FEW = [("MJCF", 50, 2), ("URDF", 40, 2), ("changed", 60, 2)]
 """How many files, and for how many a kernel is built at most."""
 MANY = [("MJCF", 4000, 60), ("URDF", 2000, 30), ("changed", 4000, 40)]
 

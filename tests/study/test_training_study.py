@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from children_here import run_children_here
 from ctrl_c import ctrl_c_after_first_row, timeless_rows
 
 import trot.study
@@ -59,7 +60,8 @@ def test_an_interrupted_study_goes_on_to_the_same_numbers(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_the_horizon_is_varied_at_constant_samples(tmp_path, capsys):
+def test_the_horizon_is_varied_at_constant_samples(tmp_path, capsys, monkeypatch):
+    run_children_here(monkeypatch)
     options = ["--iterations", "12", "--horizons", "8", "4", "--samples", "32", "--parallel", "2"]
     assert main(command(tmp_path, "horizon", *options, changes=SMALL)) == 0
     folder = tmp_path / "horizon-Docking"
@@ -82,7 +84,8 @@ def test_the_horizon_is_varied_at_constant_samples(tmp_path, capsys):
     ("study", "variants", "changes"),
     [("fixed-settings", ["tuned", "fixed"], SMALLER), ("critic", ["shac", "shac-no-critic"], SMALLEST)],
 )
-def test_the_other_ablations_train(study, variants, changes, tmp_path):
+def test_the_other_ablations_train(study, variants, changes, tmp_path, monkeypatch):
+    run_children_here(monkeypatch)
     assert main(command(tmp_path, study, "--iterations", "6", "--parallel", "2", changes=changes)) == 0
     with (tmp_path / f"{study}-Docking" / "returns.csv").open() as file:
         assert [row["variant"] for row in csv.DictReader(file)] == variants
@@ -90,7 +93,8 @@ def test_the_other_ablations_train(study, variants, changes, tmp_path):
 
 
 @pytest.mark.slow
-def test_seeds_learn_in_one_batch_as_they_would_alone(tmp_path, capsys):
+def test_seeds_learn_in_one_batch_as_they_would_alone(tmp_path, capsys, monkeypatch):
+    run_children_here(monkeypatch)
     options = ["--iterations", "3", "--seeds", "0", "1", "--together", "yes"]
     assert main(command(tmp_path, "critic", *options, changes=SMALLEST)) == 0
     printed = capsys.readouterr().out
@@ -110,7 +114,8 @@ def test_seeds_learn_in_one_batch_as_they_would_alone(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_is_named_and_left_out(tmp_path, capsys):
+def test_a_run_that_fails_is_named_and_left_out(tmp_path, capsys, monkeypatch):
+    run_children_here(monkeypatch)
     changes = [*SMALLEST, "deterministic.num_worlds=1000000000000"]
     options = ["--iterations", "6", "--parallel", "2", "--name", "mine"]
     assert main(command(tmp_path, "deterministic", *options, changes=changes)) == 1

@@ -158,6 +158,8 @@ class _Moves:
     name: str
     leaf: Tensor
     ways: list[Tensor]
+    seen: dict[tuple[int, float], Tensor] = field(default_factory=dict)
+    """The terms by way and distance: who is to blame is found in the same windows, not in ones that are run again."""
 
     def check(self, title: str, terms: Tensor, columns: slice, tolerance: float) -> Row:
         """Judge the gradient of the sum of these columns of the terms."""
@@ -165,13 +167,16 @@ class _Moves:
         gradient = gradients(terms.sum(), {self.name: self.leaf})[self.name]
         found = torch.stack([_per_world(gradient * way) for way in self.ways])
         directions = [
-            Direction(f"direction {k}", UNIT[self.name], partial(self._moved, way, columns))
-            for k, way in enumerate(self.ways)
+            Direction(f"direction {k}", UNIT[self.name], partial(self._moved, k, columns))
+            for k in range(len(self.ways))
         ]
         return check_input(title, terms, directions, found, tolerance)
 
-    def _moved(self, way: Tensor, columns: slice, distance: float) -> Tensor:
-        return self.rewards({**self.rewards.zeros, self.name: distance * way})[:, columns]
+    def _moved(self, way: int, columns: slice, distance: float) -> Tensor:
+        if (way, distance) not in self.seen:
+            moved = {**self.rewards.zeros, self.name: distance * self.ways[way]}
+            self.seen[way, distance] = self.rewards(moved)
+        return self.seen[way, distance][:, columns]
 
 
 def _blame(moves: _Moves, terms: Tensor, tolerance: float) -> str:

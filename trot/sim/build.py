@@ -131,9 +131,11 @@ def start_warp() -> None:
             wp.config.kernel_cache_dir = str(temporary_cache(error))
             _init_warp()
     assert wp.config.kernel_cache_dir is not None, "Warp notes there where its cache is"
-    reason = cannot_write(Path(wp.config.kernel_cache_dir))
+    cache = Path(wp.config.kernel_cache_dir)
+    reason = cannot_write(cache)
     if reason is not None:
-        wp.config.kernel_cache_dir = str(temporary_cache(reason))
+        # Named after Warp's version, as Warp itself names the folder inside the one it is given.
+        wp.config.kernel_cache_dir = str(temporary_cache(reason) / cache.name)
 
 
 def _init_warp() -> None:
