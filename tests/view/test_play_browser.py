@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("viser", reason='needs viser: pip install "trot[view]"')
 
-from browser import CHROMIUM, MISSING, browser_page
+from browser import CHROMIUM, MISSING, PLAIN, browser_page
 from campaign import chances
 from made_run import make_run
 from odd_messages import odd_message, odd_value
@@ -137,6 +137,7 @@ def test_a_robot_to_play_with(size, screenshots):
         first = picture_of_the_robot(tab, screenshots / "moves_1.png")
         time.sleep(1)
         second = picture_of_the_robot(tab, screenshots / "moves_2.png")
+        assert tab.plainness() == PLAIN
         assert (robot_pixels(first) ^ robot_pixels(second)).sum() > 100
 
         # On the page a button pauses, and another resets.
