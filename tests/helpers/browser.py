@@ -65,7 +65,7 @@ class Page:
         end = time.monotonic() + PATIENCE_SECONDS
         while not (value := self.evaluate(expression)):
             assert time.monotonic() < end, f"after {PATIENCE_SECONDS} s still not: {expression}"
-            time.sleep(0.2)
+            time.sleep(0.05)
         return value
 
     def plainness(self):
