@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import base64
 import contextlib
+import functools
 import io
 import json
 import shutil
 import subprocess
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,14 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 MISSING = "no Chromium here, so NOTHING checks that pages draw; Debian: apt-get install chromium"
 PATIENCE_SECONDS = 60
 FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader", "--no-first-run", "--disable-extensions", "--hide-scrollbars",
+    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--enable-unsafe-swiftshader",
+    "--no-first-run", "--disable-extensions", "--hide-scrollbars",
     "--remote-debugging-port=0", "--window-size=1000,700",
 )  # fmt: skip
+
+
+PLAIN = {"smooth": False, "shadows": False, "image": None, "lights": [2.5]}
+"""A picture of viser's as trot has it drawn without a GPU."""
 
 
 class Page:
@@ -60,8 +65,16 @@ class Page:
         end = time.monotonic() + PATIENCE_SECONDS
         while not (value := self.evaluate(expression)):
             assert time.monotonic() < end, f"after {PATIENCE_SECONDS} s still not: {expression}"
-            time.sleep(0.2)
+            time.sleep(0.05)
         return value
+
+    def plainness(self):
+        """Of viser's picture, by what is left out without a GPU: smooth edges, shadows and light from an image."""
+        return self.evaluate("""(() => {
+            const { scene } = __viserMutable, { gl } = scene.__r3f.root.getState(), lights = [];
+            scene.traverse(node => { if (node.isAmbientLight) lights.push(node.intensity); });
+            return { smooth: gl.getContext().getContextAttributes().antialias, shadows: gl.shadowMap.enabled,
+                     image: scene.environment, lights }; })()""")
 
     def screenshot(self, path: Path):
         """Also written to a file, to look at."""
@@ -83,23 +96,44 @@ class Page:
 
 @contextlib.contextmanager
 def browser_page():
-    """An empty tab of a browser with a profile of its own."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            try:
-                with connect(_tab_address(Path(profile)), max_size=None) as socket:
-                    yield Page(socket)
-            finally:
-                process.terminate()
+    """An empty tab that shares nothing with the tabs before it."""
+    chromium = _chromium()
+    with connect(chromium.address, max_size=None) as socket:
+        steering = Page(socket)
+        profile = steering.call("Target.createBrowserContext")["browserContextId"]
+        tab = steering.call("Target.createTarget", url="about:blank", browserContextId=profile)["targetId"]
+        try:
+            with connect(f"{chromium.address.partition('/devtools/')[0]}/devtools/page/{tab}", max_size=None) as socket:
+                yield Page(socket)
+        finally:
+            steering.call("Target.disposeBrowserContext", browserContextId=profile)
 
 
-def _tab_address(profile):
-    end = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError, IndexError, StopIteration):
-            port = (profile / "DevToolsActivePort").read_text().splitlines()[0]
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
-                return next(tab["webSocketDebuggerUrl"] for tab in json.load(answer) if tab["type"] == "page")
-        time.sleep(0.1)
-    raise AssertionError(f"Chromium did not start within {PATIENCE_SECONDS} s")
+class _Chromium:
+    """A browser for all tests of this process: each would start one in seconds, and build its shaders anew."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        command = [CHROMIUM, *FLAGS, f"--user-data-dir={self._folder.name}", "about:blank"]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        atexit.register(self.end)
+        self.address = self._address()
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait()
+        self._folder.cleanup()
+
+    def _address(self):
+        end = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError, ValueError):
+                port, path = (Path(self._folder.name) / "DevToolsActivePort").read_text().splitlines()
+                return f"ws://127.0.0.1:{port}{path}"
+            time.sleep(0.05)
+        raise AssertionError(f"Chromium did not start within {PATIENCE_SECONDS} s")
+
+
+@functools.cache
+def _chromium():
+    return _Chromium()

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("viser", reason='needs viser: pip install "trot[view]"')
 
-from browser import CHROMIUM, MISSING, browser_page
+from browser import CHROMIUM, MISSING, PLAIN, browser_page
 from campaign import chances
 from made_run import make_run
 from odd_messages import odd_message, odd_value
@@ -26,7 +26,7 @@ from websockets.sync.client import connect
 
 ROOT = Path(__file__).parents[2]
 TORSO = "/trot/world_0/torso"
-SIZES = {"screen": (1000, 700, 670, 700), "phone": (390, 844, 390, 330)}
+SIZES = {"screen": (800, 600, 470, 600), "phone": (390, 844, 390, 330)}
 """Width and height, and how much of them the panel leaves free."""
 
 
@@ -137,6 +137,7 @@ def test_a_robot_to_play_with(size, screenshots):
         first = picture_of_the_robot(tab, screenshots / "moves_1.png")
         time.sleep(1)
         second = picture_of_the_robot(tab, screenshots / "moves_2.png")
+        assert tab.plainness() == PLAIN
         assert (robot_pixels(first) ^ robot_pixels(second)).sum() > 100
 
         # On the page a button pauses, and another resets.
@@ -200,12 +201,20 @@ def test_ctrl_c_ends_it_cleanly():
             process.kill()
 
 
-def test_all_pages_see_the_same_world_and_a_slow_one_holds_up_nobody():
-    with running_viewer("ant", "--agent", "random", command="play") as (process, address), open_page(address) as page:
+@pytest.fixture(scope="module")
+def ant_at_play():
+    """For tests that leave it alive: its process, and its address."""
+    with running_viewer("ant", "--agent", "random", command="play") as viewer:
+        yield viewer
+
+
+def test_all_pages_see_the_same_world_and_a_slow_one_holds_up_nobody(ant_at_play):
+    process, address = ant_at_play
+    with open_page(address) as page:
         with open_page(address) as other, SlowPage(address):
+            begun = {one: one.moves for one in (page, other)}
             for one in (page, other):
-                begun = one.moves
-                one.wait_for(lambda one=one, begun=begun: one.moves > begun + 2000)
+                one.wait_for(lambda one=one: one.moves > begun[one] + 2000)
             other.set("Pause", True)
             page.wait_for(lambda: "Play" in page.controls)
             time.sleep(0.5)
@@ -239,13 +248,13 @@ class SlowPage:
         self.connection.socket.close()
 
 
-def test_only_its_own_pages_get_in():
-    with running_viewer("cartpole", "--agent", "zero", command="play") as (_, address):
-        path, host = "/" + address.split("/", 3)[3], address.split("/")[2]
-        assert answer(address, path, host, f"http://{host}", PROTOCOL)[0] == 101
-        assert answer(address, path, host, "http://evil.example", PROTOCOL)[0] == 403
-        assert answer(address, path, host, None, PROTOCOL)[0] == 403
-        assert answer(address, "/", host, f"http://{host}")[0] == 403
+def test_only_its_own_pages_get_in(ant_at_play):
+    _, address = ant_at_play
+    path, host = "/" + address.split("/", 3)[3], address.split("/")[2]
+    assert answer(address, path, host, f"http://{host}", PROTOCOL)[0] == 101
+    assert answer(address, path, host, "http://evil.example", PROTOCOL)[0] == 403
+    assert answer(address, path, host, None, PROTOCOL)[0] == 403
+    assert answer(address, "/", host, f"http://{host}")[0] == 403
 
 
 def test_names_in_files_are_shown_as_text(tmp_path):
@@ -271,11 +280,10 @@ def odd_drag(chance, nodes):
     return message
 
 
-def test_random_messages_end_nothing():
-    with (
-        running_viewer("ant", "--agent", "random", command="play") as (process, address),
-        contextlib.ExitStack() as open_,
-    ):
+def test_random_messages_end_nothing(ant_at_play):
+    """The last one here: it leaves a world that nobody knows."""
+    process, address = ant_at_play
+    with contextlib.ExitStack() as open_:
         page = open_.enter_context(open_page(address))
         for chance, case in chances("player", 400):
             try:

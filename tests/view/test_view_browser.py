@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("viser", reason='needs viser: pip install "trot[view]"')
 
-from browser import CHROMIUM, MISSING, browser_page
+from browser import CHROMIUM, MISSING, PLAIN, browser_page
 from made_run import make_run
 from viewer_page import open_page, running_viewer
 
@@ -96,6 +96,7 @@ def test_page_plays_in_a_browser_without_network(tmp_path, screenshots):
             tab.call("Input.dispatchKeyEvent", type="keyUp", key=" ", code="Space")
 
         assert_moves(tab, screenshots, toggle, toggle)
+        assert tab.plainness() == PLAIN
         # The numbers are those of the moment, and not of the end.
         shown = "document.querySelector('#trot').innerText"
         assert tab.evaluate(shown).startswith("ant\nreturn ")
@@ -180,7 +181,7 @@ def test_live_viewer_plays_in_a_browser_and_ends_with_ctrl_c(tmp_path, screensho
                 press(tab, "New rollout")
                 tab.wait_for("document.body.innerText.includes('Pause')")
                 scrub_until_paused(tab)
-                assert not tab.errors
+                assert tab.plainness() == PLAIN and not tab.errors
                 asked = {address.split("/")[2] for address in tab.requests if address.startswith(("http", "ws"))}
                 assert asked == {url.split("/")[2]}
             process.send_signal(signal.SIGINT)

@@ -13,6 +13,7 @@ from trot.view.browser.controls import SAMPLED, Controls
 from trot.view.browser.nodes import ROOT, RobotScene
 from trot.view.browser.page_guard import Guard
 from trot.view.browser.page_layout import arrange, point
+from trot.view.browser.plain_drawing import PLAIN_DRAWING
 from trot.view.browser.serving import page_server, show_until_stopped
 from trot.view.motion.force_arrows import contact_forces
 from trot.view.motion.trajectory import Trajectory
@@ -61,7 +62,7 @@ def serve(
             raises ValueError.
         open_browser: Show the page at once.
     """
-    guard = Guard()
+    guard = Guard(PLAIN_DRAWING)
     with page_server(title, port, guard) as server:
         # Before anything is built on it: here a failure ends the command, later only a message tells of one.
         print(f"{title}: recording ...", flush=True)

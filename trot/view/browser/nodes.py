@@ -2,6 +2,7 @@
 
 /trot                      moves against the followed robot, so that the camera need not move
 /trot/ground_0             a grid for each plane
+/trot/plain_light          from everywhere, where there is no GPU
 /trot/world_0/BODY         a frame per body; the geoms are its children, so that only bodies move
 /trot/world_0/BODY/muscles tubes along every spatial tendon, blue at rest and red at full activation
 /trot/world_0/BODY/forces  arrows at what touches the ground
@@ -57,6 +58,8 @@ class RobotScene:
 
         self.root = scene.add_frame(ROOT, show_axes=False)
         scene.set_background_image(_sky(), "png")
+        # Dark, but in a plain picture: see plain_drawing.py.
+        scene.add_light_ambient(f"{ROOT}/plain_light", intensity=0.0)
         self._add_grounds(scene)
         self.bodies: list[list[viser.FrameHandle]] = []
         self.muscles: list[dict[int, viser.ArrowsHandle]] = []

@@ -16,6 +16,7 @@ from trot.unpromised import start_viser
 from trot.view.browser.nodes import RobotScene
 from trot.view.browser.page_guard import LOOPBACK, Guard
 from trot.view.browser.page_numbers import numbers
+from trot.view.browser.plain_drawing import PLAIN_DRAWING
 from trot.view.motion.force_arrows import contact_forces
 from trot.view.motion.trajectory import Trajectory
 
@@ -84,6 +85,7 @@ def page(
         assert serializer is not None
         text: str = serializer.as_html()
     text = text.replace(CLIENT_TITLE, f"<title>trot: {html.escape(trajectory.task)}</title>", 1)
+    text = text.replace("<head>", f"<head><script>{PLAIN_DRAWING}</script>", 1)
     # The last one: those before it may stand inside the recording.
     before, end, after = text.rpartition("</body>")
     return before + numbers(trajectory, follow or 0) + end + after

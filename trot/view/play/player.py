@@ -15,6 +15,7 @@ from trot.view.browser.framing import survey
 from trot.view.browser.nodes import RobotScene
 from trot.view.browser.page_guard import Guard
 from trot.view.browser.page_layout import arrange
+from trot.view.browser.plain_drawing import PLAIN_DRAWING
 from trot.view.browser.serving import page_server, show_until_stopped
 from trot.view.play.arrow_keys import ARROW_KEYS
 from trot.view.play.gain_arrows import GainArrows
@@ -61,7 +62,7 @@ def serve_play(
         shown: Called when the page can be opened.
     """
     steered = any(command.arrows for command in living.env.task.commands)
-    guard = Guard(ARROW_KEYS if steered else "")
+    guard = Guard(PLAIN_DRAWING + (ARROW_KEYS if steered else ""))
     with page_server(title, port, guard) as server, one_torch_thread():
         player = Player(server, guard, living, about, follow, watch)
         hint = f"{HINT} {KEYS}" if steered else HINT
