@@ -188,10 +188,24 @@ def with_activations(text: str, rng: np.random.Generator) -> str:
     return re.sub(plain, slowed, text)
 
 
+RANDOM_ROBOTS = given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 6), num_muscles=st.integers(0, 2))
+
+
 @pytest.mark.slow
-@settings(max_examples=6, derandomize=True, deadline=None, database=None)
-@given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 6), num_muscles=st.integers(0, 2))
+@settings(max_examples=4, derandomize=True, deadline=None, database=None)
+@RANDOM_ROBOTS
 def test_random_robots_with_every_law(seed: int, num_bodies: int, num_muscles: int) -> None:
+    check_a_random_robot(seed, num_bodies, num_muscles)
+
+
+@pytest.mark.campaign
+@settings(max_examples=30, derandomize=True, deadline=None, database=None)
+@RANDOM_ROBOTS
+def test_many_random_robots_with_every_law(seed: int, num_bodies: int, num_muscles: int) -> None:
+    check_a_random_robot(seed, num_bodies, num_muscles)
+
+
+def check_a_random_robot(seed: int, num_bodies: int, num_muscles: int) -> None:
     """Touching themselves, some servos with activations; in small steps, since nobody has seen to their stiffness."""
     rng = np.random.default_rng(seed)
     text = random_robot(rng, num_bodies, num_muscles=num_muscles, laws=True).replace('contype="0"', 'contype="1"')

@@ -85,10 +85,24 @@ def by_mujoco(model: Model, inputs: Numbers) -> np.ndarray:
     return np.array(expected)
 
 
+RANDOM_ROBOTS = given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 6), num_muscles=st.integers(1, 5))
+
+
 @pytest.mark.slow
-@settings(max_examples=6, derandomize=True, deadline=None, database=None)
-@given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 6), num_muscles=st.integers(1, 5))
+@settings(max_examples=3, derandomize=True, deadline=None, database=None)
+@RANDOM_ROBOTS
 def test_random_robots_with_muscles(seed: int, num_bodies: int, num_muscles: int) -> None:
+    check_a_random_robot(seed, num_bodies, num_muscles)
+
+
+@pytest.mark.campaign
+@settings(max_examples=30, derandomize=True, deadline=None, database=None)
+@RANDOM_ROBOTS
+def test_many_random_robots_with_muscles(seed: int, num_bodies: int, num_muscles: int) -> None:
+    check_a_random_robot(seed, num_bodies, num_muscles)
+
+
+def check_a_random_robot(seed: int, num_bodies: int, num_muscles: int) -> None:
     """A substep as MuJoCo's, and right gradients; without limits and springs, which have laws of their own."""
     rng = np.random.default_rng(seed)
     model = load_model(with_hill_muscles(random_robot(rng, num_bodies, ground=False), rng, num_muscles))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mujoco
 import numpy as np
 import pytest
 from bonded_robots import FIRST, SECOND, bonded
@@ -192,3 +193,16 @@ def test_no_passive_forces_no_gravcomp(flags, lift):
     body = BALL.format(mass=1).replace('name="ball"', 'name="ball" gravcomp="1"')
     model = load_model(f"<mujoco><option><flag {flags}/></option><worldbody>{body}</worldbody></mujoco>")
     assert_allclose(model.body_lift, [lift])
+
+
+@pytest.mark.parametrize("shares", [(-0.5, 0.0), (-0.5, 0.25), (0.5, 0.25)])
+def test_weight_is_added_only_where_some_is_borne(shares):
+    """As MuJoCo has it, which looks for shares above 0 first."""
+    bodies = "".join(
+        BALL.format(mass=2).replace('name="ball"', f'name="ball{k}" gravcomp="{share}"')
+        for k, share in enumerate(shares)
+    )
+    model = load_model(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
+    data = mujoco.MjData(model.source)
+    mujoco.mj_forward(model.source, data)
+    assert_allclose(model.body_lift * 9.81, data.qfrc_gravcomp.reshape(2, 6)[:, 2])

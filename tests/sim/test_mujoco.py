@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from manifold import integrate, lively_states
 from probe import PLACES, run_stages
@@ -212,10 +212,28 @@ def test_a_substep_agrees_with_mujoco(robot: Model, dtype: torch.dtype) -> None:
     check_substep(robot, lively_inputs(robot, seed=2), dtype)
 
 
+RANDOM_TREES = given(
+    seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 8), num_muscles=st.integers(0, 3), laws=st.booleans()
+)
+
+
 @pytest.mark.slow
-@settings(max_examples=8, derandomize=True, deadline=None, database=None)
-@given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 8), num_muscles=st.integers(0, 3), laws=st.booleans())
+@settings(max_examples=4, derandomize=True, deadline=None, database=None)
+@RANDOM_TREES
+# A share of weight below 0, and none above.
+@example(seed=0, num_bodies=2, num_muscles=0, laws=True)
 def test_random_trees_agree_with_mujoco(seed: int, num_bodies: int, num_muscles: int, laws: bool) -> None:
+    check_a_random_tree(seed, num_bodies, num_muscles, laws)
+
+
+@pytest.mark.campaign
+@settings(max_examples=40, derandomize=True, deadline=None, database=None)
+@RANDOM_TREES
+def test_many_random_trees_agree_with_mujoco(seed: int, num_bodies: int, num_muscles: int, laws: bool) -> None:
+    check_a_random_tree(seed, num_bodies, num_muscles, laws)
+
+
+def check_a_random_tree(seed: int, num_bodies: int, num_muscles: int, laws: bool) -> None:
     rng = np.random.default_rng(seed)
     model = load_comparable(random_robot(rng, num_bodies, num_muscles=num_muscles, laws=laws))
     inputs = lively_inputs(model, seed)

@@ -143,7 +143,7 @@ def test_arrow_keys_stay_the_cameras_where_they_steer_nothing(monkeypatch, arrow
     player.serve_play(
         Living(Told(), None, "zero"), title="told", about="", follow=True, port=0, open_browser=False
     )  # fmt: skip
-    assert scripts == [player.ARROW_KEYS if arrows else ""]
+    assert scripts == [player.PLAIN_DRAWING + (player.ARROW_KEYS if arrows else "")]
     assert (player.KEYS in hints[0]) is bool(arrows)
 
 

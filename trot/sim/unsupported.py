@@ -75,7 +75,7 @@ def _in_options(compiled: mujoco.MjModel) -> Iterator[str]:
 
 def _in_bodies(compiled: mujoco.MjModel) -> Iterator[str]:
     """Where actuators bear the weight, MuJoCo bounds the two together."""
-    lifts = bool(compiled.body_gravcomp.any())
+    lifts = compiled.ngravcomp > 0
     for joint in map(int, np.flatnonzero(compiled.jnt_actgravcomp & compiled.jnt_actfrclimited)):
         if lifts:
             yield (

@@ -74,6 +74,9 @@ def lifted_masses(compiled: mujoco.MjModel, welds: Welds) -> tuple[Floats, Float
     ):
         # Without either, MuJoCo has no passive forces at all.
         return mass, moment
+    if not compiled.ngravcomp:
+        # MuJoCo counts the shares above 0, and where there is none, passes over those below.
+        return mass, moment
     for body in np.flatnonzero((compiled.body_gravcomp != 0) & (welds.owner != WORLD)):
         lifted = compiled.body_gravcomp[body] * compiled.body_mass[body]
         mass[welds.owner[body]] += lifted
