@@ -27,7 +27,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PATIENCE_SECONDS = 3600.0
 
 ENOUGH = "10"
-"""Iterations after which episodes of CartPole have ended, so that there is something to draw."""
+"""Iterations after which episodes have ended, so that there is something to draw."""
 UNKNOWN = "is no command that this program knows"
 
 PLACEHOLDERS = {
@@ -146,8 +146,8 @@ def small(words: list[str]) -> list[str]:
     if study == "timing":
         return _set(_set(_set(words, "--iterations", "1"), "--worlds", "8"), "--horizons", "4")
     if study in ("horizon", "deterministic", "fixed-settings", "critic"):
-        words = _set(_set(_without(words, "--minutes"), "--iterations", "1"), "--seeds", "0")
-        return _set(words, "--horizons", "4") if study == "horizon" else words
+        words = _set(_set(_without(words, "--minutes"), "--iterations", ENOUGH), "--seeds", "0")
+        return _set(words, "--horizons", "32") if study == "horizon" else words
     return words
 
 
