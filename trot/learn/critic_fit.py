@@ -17,6 +17,7 @@ import torch
 import warp as wp
 from torch import Tensor, nn
 
+from trot.envs.ranks import Ranks
 from trot.learn.networks import MemberLayerNorm, MemberLinear
 from trot.learn.optimizer import Adam, MemberAdam
 from trot.sim.arguments import Argument, ArgumentGroup, address
@@ -62,9 +63,10 @@ FIT = ArgumentGroup(
         Argument("first", "int", "member, or block of rows, of this launch"),
         Argument("batch", "int", "of a pass that is taken in parts"),
         Argument("taken", "int", "steps of this fit, where it is taken in parts"),
+        Argument("parts", "int", "blocks of rows that a batch is taken in"),
     ),
 )
-PROGRAMS = ("fit_critic", "fit_block", "fit_step")
+PROGRAMS = ("fit_critic", "fit_block", "fit_sum", "fit_step")
 
 Numbers = Mapping[str, float]
 Tensors = Mapping[str, Tensor | None]
@@ -175,22 +177,29 @@ def _addresses(tensors: Sequence[Tensor], like: Sequence[Tensor], members: int |
 class CriticFit:
     """Fits a critic, or each member's, with Adam."""
 
-    def __init__(self, parameters: list[Tensor], shape: PerceptronShape, optimizer: Adam | MemberAdam) -> None:
-        self.parameters, self.shape, self.optimizer = parameters, shape, optimizer
+    def __init__(
+        self,
+        parameters: list[Tensor],
+        shape: PerceptronShape,
+        optimizer: Adam | MemberAdam,
+        ranks: Ranks | None = None,
+    ) -> None:
+        self.parameters, self.shape, self.optimizer, self.ranks = parameters, shape, optimizer, ranks
         self.members = len(optimizer.steps) if optimizer.steps.dim() else None
 
     @classmethod
-    def of(cls, network: nn.Module, optimizer: Adam | MemberAdam) -> CriticFit | None:
+    def of(cls, network: nn.Module, optimizer: Adam | MemberAdam, ranks: Ranks | None = None) -> CriticFit | None:
         """None where the network or the optimiser is none that the kernels know, or not on the CPU."""
         shape = PerceptronShape.of(network)
-        return None if shape is None or optimizer.decay else cls(list(network.parameters()), shape, optimizer)
+        return None if shape is None or optimizer.decay else cls(list(network.parameters()), shape, optimizer, ranks)
 
     def __call__(
         self, inputs: Tensor, targets: Tensor, batches: int, passes: int, max_grad_norm: float | Tensor
     ) -> Tensor:  # fmt: skip
         """Passes over batches of consecutive rows. The last pass's mean squared error, or each member's.
 
-        inputs are (..., width) and targets (...), behind an axis of members where there are some.
+        inputs are (..., width) and targets (...), behind an axis of members where there are some. Ranks have each their
+        share of every batch's rows, and as many of them.
         """
         optimizer, dtype, members = self.optimizer, inputs.dtype, self.members or 1
         batch_rows, left = divmod(targets.numel() // members, batches)
@@ -198,6 +207,7 @@ class CriticFit:
             raise ValueError(f"{targets.numel() // members} rows do not split into {batches} batches")
         blocks = -(-batch_rows // BLOCK_ROWS)
         threads = self._threads(batch_rows, blocks)
+        in_parts = threads > 1 or self.ranks is not None
         # Each parameter's part begins at a whole vector, and a block's error stands behind them.
         gradient = sum(_padded(one.numel() // members) for one in self.parameters)
         loss = torch.empty(members, dtype=dtype)
@@ -210,7 +220,7 @@ class CriticFit:
             "rows": targets.numel(),
             "width": self.shape.widths[0],
             "members": members,
-            "block_numbers": blocks * (gradient + LANES) if threads > 1 else 0,
+            "block_numbers": blocks * (gradient + LANES) if in_parts else 0,
             "scratch_numbers": self.shape.workspace + gradient,
             "batch_rows": batch_rows,
             "batches": batches,
@@ -220,6 +230,7 @@ class CriticFit:
             "first": 0,
             "batch": 0,
             "taken": 0,
+            "parts": blocks,
         }
         tensors: dict[str, Tensor | None] = {
             "widths": torch.tensor(self.shape.widths, dtype=torch.int32),
@@ -236,23 +247,37 @@ class CriticFit:
             "blocks": torch.empty(int(numbers["block_numbers"]), dtype=dtype),
             "scratch": torch.empty(int(numbers["scratch_numbers"]), dtype=dtype),
         }
-        if threads > 1:
-            _fit_in_parts(numbers, tensors, dtype, threads, blocks)
+        if in_parts:
+            _fit_in_parts(numbers, tensors, dtype, threads, self._mean_over_ranks(tensors["blocks"], gradient + LANES))
         else:
             _launch("fit_critic", dtype, numbers, tensors, members)()
         optimizer.count(batches * passes)
         return loss.view(optimizer.steps.shape)
 
     def _threads(self, batch_rows: int, blocks: int) -> int:
-        """That share a batch. Half of them at most: the backward pass runs beside."""
+        """That share a batch. Half of them at most where the backward pass runs beside, as it does without ranks."""
         if self.members is not None:
             return 1
         operations = 6 * self.shape.multiplications * batch_rows
-        return max(1, min(get_num_threads() // 2, blocks, operations // WORTH_A_THREAD))
+        free = get_num_threads() // 2 if self.ranks is None else get_num_threads()
+        return max(1, min(free, blocks, operations // WORTH_A_THREAD))
+
+    def _mean_over_ranks(self, blocks: Tensor | None, length: int) -> Callable[[], None]:
+        """Makes a batch's gradient and error, which begin the blocks, those of all ranks' rows."""
+
+        def reduce() -> None:
+            if self.ranks is not None and blocks is not None:
+                (mean,) = self.ranks.mean([blocks[:length]])
+                blocks[:length] = mean
+
+        return reduce
 
 
-def _fit_in_parts(numbers: dict[str, float], tensors: Tensors, dtype: torch.dtype, threads: int, blocks: int) -> None:
-    """Batch by batch: blocks of rows are shared by threads, then a step is taken."""
+def _fit_in_parts(
+    numbers: dict[str, float], tensors: Tensors, dtype: torch.dtype, threads: int, reduce: Callable[[], None]
+) -> None:
+    """Batch by batch: blocks of rows are shared by threads and added up, then a step is taken."""
+    blocks = int(numbers["parts"])
     bounds = [blocks * i // threads for i in range(threads + 1)]
     apart = [{**tensors, "scratch": torch.empty(int(numbers["scratch_numbers"]), dtype=dtype)} for _ in range(threads)]
     taken = 0
@@ -263,5 +288,7 @@ def _fit_in_parts(numbers: dict[str, float], tensors: Tensors, dtype: torch.dtyp
                 _launch("fit_block", dtype, {**now, "first": first}, own, end - first, slot)
                 for slot, ((first, end), own) in enumerate(zip(pairwise(bounds), apart, strict=True))
             ])  # fmt: skip
+            _launch("fit_sum", dtype, now, tensors, 1)()
+            reduce()
             _launch("fit_step", dtype, now, tensors, 1)()
             taken += 1

@@ -105,13 +105,9 @@ class Shac(Learner):
 
     def _native_fit(self) -> CriticFit | None:
         """What fits the critic on the CPU in place of PyTorch's operations; None where these do it."""
-        if (
-            type(self).critic_loss is not Shac.critic_loss
-            or not isinstance(self.critic, Critic)
-            or self.ranks is not None
-        ):
+        if type(self).critic_loss is not Shac.critic_loss or not isinstance(self.critic, Critic):
             return None
-        return CriticFit.of(self.critic.network, self.critic_optimizer)
+        return CriticFit.of(self.critic.network, self.critic_optimizer, self.ranks)
 
     def make_critic(self) -> Critic | Critics:
         return Critic(self.env.num_observations, self.settings.critic_hidden, members=self.members)
@@ -141,11 +137,11 @@ class Shac(Learner):
 
     def _critic_beside(self) -> bool:
         """Whether the critic learns beside the backward pass."""
-        if self.device.type == "cuda":
-            # Two streams would send messages between ranks in an order that is not the same on all of them.
-            return self.ranks is None
-        # Python's threads would only wait for each other, a kernel runs beside them.
-        return self.native_fit is not None
+        if self.ranks is not None:
+            # Two streams, or threads, would send messages between ranks in an order that is not the same on all.
+            return False
+        # On the CPU, Python's threads would only wait for each other; a kernel runs beside them.
+        return self.device.type == "cuda" or self.native_fit is not None
 
     def rollout(self, noise: Tensor | None = None) -> None:
         """Act through a window, and work out what the policy is to minimise. Noise is drawn unless it is given."""

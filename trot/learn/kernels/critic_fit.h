@@ -103,9 +103,11 @@ inline void fit_critic(const Shape& shape, const Fit& fit, int thread) {
         loss = 0;
         for (int k = 0; k < fit.batches; ++k) {
             clear(gradient, fitted.numbers);
+            Scalar error = 0;
             for (int first = 0; first < rows; first += BLOCK_ROWS) {
-                loss += add_block(fitted, scratch, inputs + k * rows * width, targets + k * rows, first, (int)rows);
+                error += add_block(fitted, scratch, inputs + k * rows * width, targets + k * rows, first, (int)rows);
             }
+            loss += error;
             clipped_adam(fitted, fit, fit.largest[member], fit.rate[member], ++step);
         }
     }
@@ -124,20 +126,25 @@ inline void fit_block(const Shape& shape, const Fit& fit, int thread) {
     gradient[fitted.numbers] = add_block(fitted, fit.scratch, fit.inputs + before * shape.widths[0],
                                          fit.targets + before, block * BLOCK_ROWS, (int)rows);
 }
-// and those of all blocks are added up in their order, for a step.
+// Those of all blocks are added up in their order, into the first one's place,
+inline void fit_sum(const Shape& shape, const Fit& fit, int) {
+    Fitted fitted(shape, fit, 0);
+    const long long stride = fitted.numbers + LANES;
+    for (int block = 1; block < fit.parts; ++block) {
+        fit.blocks[fitted.numbers] += fit.blocks[block * stride + fitted.numbers];
+    }
+    for (long long k = 0; k < fitted.numbers; k += LANES) {
+        Rows sum = *(const Rows*)(fit.blocks + k);
+        for (int block = 1; block < fit.parts; ++block) sum += *(const Rows*)(fit.blocks + block * stride + k);
+        *(Rows*)(fit.blocks + k) = sum;
+    }
+}
+// and a step follows the sum.
 inline void fit_step(const Shape& shape, const Fit& fit, int) {
     Fitted fitted(shape, fit, 0);
-    Scalar* gradient = fit.blocks;
-    fitted.gradient_at(gradient);
-    const long long stride = fitted.numbers + LANES;
-    const int blocks = (fit.batch_rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    fitted.gradient_at(fit.blocks);
     if (fit.batch == 0) fit.loss[0] = 0;
-    for (int block = 0; block < blocks; ++block) fit.loss[0] += gradient[block * stride + fitted.numbers];
-    for (long long k = 0; k < fitted.numbers; k += LANES) {
-        Rows sum = *(const Rows*)(gradient + k);
-        for (int block = 1; block < blocks; ++block) sum += *(const Rows*)(gradient + block * stride + k);
-        *(Rows*)(gradient + k) = sum;
-    }
+    fit.loss[0] += fit.blocks[fitted.numbers];
     clipped_adam(fitted, fit, fit.largest[0], fit.rate[0], double(fit.steps[0]) + fit.taken + 1);
     if (fit.batch == fit.batches - 1) fit.loss[0] /= Scalar((long long)fit.batch_rows * fit.batches);
 }
