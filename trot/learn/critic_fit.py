@@ -156,9 +156,7 @@ def _padded(numbers: int) -> int:
     return -(-numbers // LANES) * LANES
 
 
-def addresses(
-    tensors: Sequence[Tensor], like: Sequence[Tensor], members: int | None, dtype: torch.dtype
-) -> list[int]:
+def addresses(tensors: Sequence[Tensor], like: Sequence[Tensor], members: int | None, dtype: torch.dtype) -> list[int]:
     """Of tensors that lie as these do; with members, of the first one's part, and the others' are as far apart."""
     places = []
     for tensor, other in zip(tensors, like, strict=True):
@@ -189,7 +187,7 @@ class CriticFit:
     @classmethod
     def of(cls, network: nn.Module, optimizer: Adam | MemberAdam) -> CriticFit | None:
         """None where the network or the optimiser is none that the kernels know, or not on the CPU."""
-        parameters = list(network.parameters())
+        parameters: list[Tensor] = list(network.parameters())
         shape = PerceptronShape.of(network) if parameters[0].device == CPU else None
         return None if shape is None or optimizer.decay else cls(parameters, shape, optimizer)
 

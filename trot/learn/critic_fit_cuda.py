@@ -4,7 +4,9 @@ What it computes is what `Shac.fit_critic` writes out in PyTorch, to rounding; `
 `kernels/critic_tile.h` the network and its adjoint. A kernel is built for the widths of a network. The bits depend
 neither on the number of thread blocks nor on the other members.
 
-A network stays with PyTorch where not enough of its rows fit into a block's shared memory, see `tile_rows`.
+A critic stays with PyTorch where not enough rows of its layers fit into a block's shared memory (`tile_rows`: two
+hidden layers of 64, 128 or 256 fit, 400, 200 and 100 do not), and where its batches are so large that PyTorch's
+operations fill the whole GPU (`MOST_WORK`).
 """
 
 from __future__ import annotations
@@ -29,10 +31,13 @@ THREADS, WARP, CHUNK, ARRIVALS_APART = 256, 32, 256, 32
 SHARED_BYTES = 47 * 1024
 """Of a block: 48 KiB without the 1 KiB that Warp takes for itself."""
 TILE_ROWS = {torch.float32: (64, 32, 16), torch.float64: (64, 32, 16, 8)}
-"""Rows that a block may take through the network at once. With 8, half of the threads have nothing to do: float64 is for
-tests, in float32 PyTorch is faster."""
+"""Rows that a block may take through the network at once. With 8, half of the threads have nothing to do: that is for
+float64, where tests need it."""
 MOST_SLOTS = 16
 """Gradients that are summed apart: so many blocks can share a batch."""
+MOST_WORK = 40_000_000
+"""Operations of a block on a batch. At some 200 GFLOP/s that is 0.2 ms, by counting: with more, PyTorch's operations
+are no longer small, and all multiprocessors share them."""
 
 FIT = ArgumentGroup(
     "Fit",
@@ -88,7 +93,7 @@ class TileLayout:
     @property
     def tile(self) -> int:
         """Numbers of a tile of rows, with what is noted of them."""
-        *inputs, last = self.widths[:-1]
+        inputs = self.widths[:-2]
         hidden = self.widths[1:-1]
         notes = (2 * len(hidden) + 1) * self.rows // 4
         return max(sum(inputs) + max(hidden), notes) * (self.rows + 4)
@@ -175,13 +180,15 @@ class CudaCriticFit:
         self._scratch: dict[int, dict[str, Tensor]] = {}
 
     @classmethod
-    def of(cls, network: nn.Module, optimizer: Adam | MemberAdam) -> CudaCriticFit | None:
-        """None where the network or the optimiser is none that the kernel knows, or not on CUDA."""
-        parameters = list(network.parameters())
+    def of(cls, network: nn.Module, optimizer: Adam | MemberAdam, batch_rows: int) -> CudaCriticFit | None:
+        """None where PyTorch is to fit it: see above, or because network or optimiser is none that the kernel knows."""
+        parameters: list[Tensor] = list(network.parameters())
         shape = PerceptronShape.of(network) if parameters[0].device.type == "cuda" else None
         if shape is None or optimizer.decay or tile_rows(shape.widths, parameters[0].dtype) is None:
             return None
-        return cls(parameters, shape, optimizer)
+        fit = cls(parameters, shape, optimizer)
+        _, blocks = fit.grid(fit.slots(batch_rows))
+        return fit if 6 * shape.multiplications * batch_rows <= blocks * MOST_WORK else None
 
     def __call__(
         self, inputs: Tensor, targets: Tensor, batches: int, passes: int, max_grad_norm: float | Tensor
@@ -194,8 +201,8 @@ class CudaCriticFit:
         batch_rows, left = divmod(targets.numel() // members, batches)
         if left:
             raise ValueError(f"{targets.numel() // members} rows do not split into {batches} batches")
-        slots = _power_of_two(min(-(-batch_rows // self.layout.rows), MOST_SLOTS))
-        groups, blocks = self._grid(slots)
+        slots = self.slots(batch_rows)
+        groups, blocks = self.grid(slots)
         numbers: dict[str, float] = {
             "rows": targets.numel(),
             "width": self.shape.widths[0],
@@ -238,7 +245,11 @@ class CudaCriticFit:
         optimizer.count(batches * passes)
         return loss.view(optimizer.steps.shape)
 
-    def _grid(self, slots: int) -> tuple[int, int]:
+    def slots(self, batch_rows: int) -> int:
+        """Gradients that a batch is summed in, a power of two."""
+        return _power_of_two(min(-(-batch_rows // self.layout.rows), MOST_SLOTS))
+
+    def grid(self, slots: int) -> tuple[int, int]:
         """Groups of blocks, and blocks of each: one for a multiprocessor at most, as blocks wait for each other."""
         if self.device.type != "cuda":
             return 1, 1
