@@ -27,7 +27,7 @@ from trot.sim.build import C_NAMES, Kernel, define_programs, start_warp
 from trot.sim.launch import RecordedLaunches, build_lock, warp_stream
 
 HEADERS = Path(__file__).parent / "kernels"
-THREADS, WARP, CHUNK, ARRIVALS_APART = 256, 32, 256, 32
+THREADS, WARP, CHUNK_FOURS, ARRIVALS_APART = 256, 32, 256, 32
 SHARED_BYTES = 47 * 1024
 """Of a block: 48 KiB without the 1 KiB that Warp takes for itself."""
 TILE_ROWS = {torch.float32: (64, 32, 16), torch.float64: (64, 32, 16, 8)}
@@ -118,7 +118,7 @@ class TileLayout:
 
     @property
     def chunks(self) -> int:
-        return -(-self.parameters // CHUNK)
+        return -(-self.parameters // (4 * CHUNK_FOURS))
 
     def constants(self, dtype: torch.dtype) -> str:
         """C++ that stands before the headers."""
@@ -126,6 +126,7 @@ class TileLayout:
             "LAYERS": len(self.widths) - 1,
             "ROWS": self.rows,
             "BLOCK_THREADS": THREADS,
+            "CHUNK_FOURS": CHUNK_FOURS,
             "HOST_TILE": self.tile,
             "HOST_SLOT": self.slot,
             "HOST_WEIGHTS": self.weights,

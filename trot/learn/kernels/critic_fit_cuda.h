@@ -6,39 +6,34 @@
 // all slots, and moves it. Nothing depends on how many blocks there are, nor on which is first: the bits are the same.
 #pragma once
 
-// Parameters are moved in chunks, each by one block.
-constexpr int CHUNK = 256, CHUNKS = (PARAMETERS + CHUNK - 1) / CHUNK;
-static_assert(CHUNK % THREADS == 0, "a chunk is shared by whole blocks");
+// Parameters are moved in chunks of fours, each by one block.
+constexpr int CHUNK = CHUNK_FOURS * 4, CHUNKS = (PARAMETERS + CHUNK - 1) / CHUNK;
+static_assert(CHUNK_FOURS % THREADS == 0, "a chunk is shared by whole blocks");
 // A slot keeps its gradient, and the sum of squared errors behind it.
 constexpr int SLOT = PARAMETERS + 4;
 static_assert(TILE_NUMBERS == HOST_TILE && SLOT == HOST_SLOT && PARAMETERS + ACROSS == HOST_WEIGHTS &&
                   CHUNKS == HOST_CHUNKS && ARRIVALS_APART == HOST_ARRIVALS,
               "the host counts in another way");
 
-// Where a number of the padded parameters lies outside: in which of PyTorch's parameters, and at which place there.
+// Where four of the padded parameters lie outside: in which of PyTorch's parameters, from which place on, and how many of
+// them, as the others are padding.
 struct Place {
-    int parameter, index;
-    int across;  // its place among the transposed weights, or -1
+    int parameter, index, count;
+    int across, apart;  // where the first lies among the transposed weights, or -1, and how far behind it the next
 };
-// False where it is padding.
 template <int LAYER>
-INLINE bool locate(int number, Place& place) {
+INLINE Place locate(int first) {
     using L = Layer<LAYER>;
     if constexpr (LAYER < LAYERS - 1) {
-        if (number >= L::end) return locate<LAYER + 1>(number, place);
+        if (first >= L::end) return locate<LAYER + 1>(first);
     }
-    place.across = -1;
-    if (number < L::bias) {
-        const int output = (number - L::weight) / L::row, input = (number - L::weight) % L::row;
-        place.parameter = 4 * LAYER;
-        place.index = output * L::inputs + input;
-        if (!L::last) place.across = L::across + input * L::column + output;
-        return input < L::inputs;
+    if (first < L::bias) {
+        const int output = (first - L::weight) / L::row, input = (first - L::weight) % L::row;
+        const int left = L::inputs - input, across = L::last ? -1 : L::across + input * L::column + output;
+        return {4 * LAYER, output * L::inputs + input, left < 4 ? left : 4, across, L::column};
     }
-    const int behind = (number - L::bias) / L::column;
-    place.parameter = 4 * LAYER + 1 + behind;
-    place.index = (number - L::bias) % L::column;
-    return number < L::end && place.index < L::outputs;
+    const int index = (first - L::bias) % L::column, left = L::outputs - index;
+    return {4 * LAYER + 1 + (first - L::bias) / L::column, index, left < 4 ? left : 4, -1, 0};
 }
 
 // What one block of threads knows of the member it fits.
@@ -63,23 +58,25 @@ struct Block {
     INLINE Scalar* parameter(const long long* addresses, const Place& place) const {
         return (Scalar*)addresses[place.parameter] + member * fit.strides[place.parameter] + place.index;
     }
-    INLINE void set_weight(int k, const Place& place, Scalar weight) const {
-        weights[k] = weight;
-        if (place.across >= 0) across[place.across] = weight;
+    INLINE void set_weight(int first, const Place& place, int j, Scalar weight) const {
+        weights[first + j] = weight;
+        if (place.across >= 0) across[place.across + j * place.apart] = weight;
     }
     INLINE void meet() const { group_barrier(arrivals, blocks, thread); }
 };
 
+// A thread's fours of its block's chunks, by their first number. The last ones may lie behind the parameters.
 #define FOR_OWN_CHUNKS(block, chunk) for (int chunk = block.number; chunk < CHUNKS; chunk += block.blocks)
-#define FOR_CHUNK(block, chunk, k)                                                                   \
-    for (int k = chunk * CHUNK + block.thread, end_##k = (chunk + 1) * CHUNK; k < end_##k; k += THREADS)
+#define FOR_CHUNK(block, chunk, first) \
+    for (int first = chunk * CHUNK + block.thread * 4; first < (chunk + 1) * CHUNK; first += THREADS * 4)
+#define FOR_PLACE(place, j) UNROLL for (int j = 0; j < 4; ++j) if (j < place.count)
 
 STAGE void copy_weights(const Block& block) {
-    FOR_OWN_CHUNKS(block, chunk) FOR_CHUNK(block, chunk, k) {
-        Place place;
-        if (k < PARAMETERS && locate<0>(k, place)) {
-            block.set_weight(k, place, *block.parameter(block.fit.parameters, place));
-        }
+    FOR_OWN_CHUNKS(block, chunk) FOR_CHUNK(block, chunk, first) {
+        if (first >= PARAMETERS) continue;
+        const Place place = locate<0>(first);
+        const Scalar* weights = block.parameter(block.fit.parameters, place);
+        FOR_PLACE(place, j) block.set_weight(first, place, j, weights[j]);
     }
 }
 
@@ -87,16 +84,15 @@ STAGE void copy_weights(const Block& block) {
 STAGE void add_slots(const Block& block) {
     FOR_OWN_CHUNKS(block, chunk) {
         Scalar squares = 0;
-        FOR_CHUNK(block, chunk, k) {
-            Scalar sum = 0;
-            if (k < PARAMETERS) {
-                UNROLL_SOME for (int slot = 0; slot < block.fit.slots; ++slot) {
-                    sum += block.slots[(long long)slot * SLOT + k];
-                }
-                // Nobody else reads this number before the next batch.
-                block.slots[k] = sum;
+        FOR_CHUNK(block, chunk, first) {
+            if (first >= PARAMETERS) continue;
+            Four sum = uniform(0);
+            UNROLL_LOADS for (int slot = 0; slot < block.fit.slots; ++slot) {
+                add_scaled(sum, 1, CONST_FOUR(block.slots + (long long)slot * SLOT + first));
             }
-            squares += sum * sum;
+            // Nobody else reads these numbers before the next batch.
+            FOUR(block.slots + first) = sum;
+            squares = dot(sum, sum, squares);
         }
         squares = sum_of_lanes<WARP>(squares);
         if (block.thread % WARP == 0) block.squares[chunk * WARPS + block.thread / WARP] = squares;
@@ -110,27 +106,36 @@ struct Rates {
 
 STAGE void clipped_adam(const Block& block, Scalar* warps, const Rates& rates) {
     const Fit& fit = block.fit;
-    Scalar squares = 0;
-    for (int k = block.thread; k < CHUNKS * WARPS; k += THREADS) squares += block.squares[k];
-    const Scalar norm = wp::sqrt(sum_of_block(squares, warps, block.thread));
+    Scalar total = 0;
+    for (int k = block.thread; k < CHUNKS * WARPS; k += THREADS) total += block.squares[k];
+    const Scalar norm = wp::sqrt(sum_of_block(total, warps, block.thread));
     const Scalar share = fit.largest[block.member] / (norm + Scalar(1e-6));
     // A gradient that is not finite leaves weights that are not: it is the learner who looks at them.
     const Scalar clipping = share > 1 ? Scalar(1) : share;
     const Scalar new_mean = 1 - fit.beta1, new_square = 1 - fit.beta2;
-    FOR_OWN_CHUNKS(block, chunk) FOR_CHUNK(block, chunk, k) {
-        Place place;
-        if (k >= PARAMETERS || !locate<0>(k, place)) continue;
-        Scalar *mean_place = block.parameter(fit.means, place), *square_place = block.parameter(fit.squares, place);
-        const Scalar slope = block.slots[k] * clipping;
-        Scalar mean = *mean_place, square = *square_place;
-        mean += (slope - mean) * new_mean;
-        square = square * fit.beta2 + slope * slope * new_square;
-        const Scalar deviation = wp::sqrt(square) * rates.correction + Scalar(1e-8);
-        const Scalar weight = block.weights[k] - mean / deviation * rates.step_size;
-        *mean_place = mean;
-        *square_place = square;
-        *block.parameter(fit.parameters, place) = weight;
-        block.set_weight(k, place, weight);
+    FOR_OWN_CHUNKS(block, chunk) FOR_CHUNK(block, chunk, first) {
+        if (first >= PARAMETERS) continue;
+        const Place place = locate<0>(first);
+        Scalar *means = block.parameter(fit.means, place), *squares = block.parameter(fit.squares, place);
+        Scalar* weights = block.parameter(fit.parameters, place);
+        // All loads first, so that they travel together.
+        Scalar mean[4], square[4], slope[4], weight[4];
+        FOR_PLACE(place, j) {
+            mean[j] = means[j];
+            square[j] = squares[j];
+            slope[j] = block.slots[first + j] * clipping;
+            weight[j] = block.weights[first + j];
+        }
+        FOR_PLACE(place, j) {
+            mean[j] += (slope[j] - mean[j]) * new_mean;
+            square[j] = square[j] * fit.beta2 + slope[j] * slope[j] * new_square;
+            const Scalar deviation = wp::sqrt(square[j]) * rates.correction + Scalar(1e-8);
+            weight[j] -= mean[j] / deviation * rates.step_size;
+            means[j] = mean[j];
+            squares[j] = square[j];
+            weights[j] = weight[j];
+            block.set_weight(first, place, j, weight[j]);
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //   CPU    one thread does, in plain memory: slow, but it is the same arithmetic, so that it can be tested anywhere
 //
 // Numbers of a layer lie feature by feature: [feature][row]. The build defines Scalar as float or double, WIDTHS of the
-// inputs, the hidden layers and the output, LAYERS (linear ones, two or more), ROWS of a tile, and BLOCK_THREADS.
+// inputs, the hidden layers and the output, LAYERS (linear ones, two or more), ROWS of a tile, and how many threads share it.
 #pragma once
 
 #if defined(__CUDA_ARCH__)
@@ -14,6 +14,7 @@
 #define STAGE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 #define UNROLL_SOME _Pragma("unroll 4")
+#define UNROLL_LOADS _Pragma("unroll 8")
 #define SHARED_MEMORY(name, scratch) __shared__ alignas(16) Scalar name[TILE_NUMBERS]
 
 constexpr int THREADS = BLOCK_THREADS, WARP = 32;
@@ -54,6 +55,7 @@ INLINE void group_barrier(int* arrivals, int blocks, int thread) {
 #define STAGE inline __attribute__((noinline))
 #define UNROLL
 #define UNROLL_SOME
+#define UNROLL_LOADS
 #define SHARED_MEMORY(name, scratch) Scalar* name = scratch
 
 constexpr int THREADS = 1, WARP = 1;
