@@ -45,9 +45,9 @@ class CriticBenchSettings:
     members: tuple[int, ...] = (1, 16)
     """So many critics in one batch."""
     device: str = "auto"
-    """auto takes CUDA where there is a GPU. On the CPU the kernel is one thread, and nothing but its errors tell."""
+    """auto takes CUDA where there is a GPU. On the CPU the kernel is one thread: its errors tell, its time does not."""
     blocks: tuple[int, ...] = (1, 2, 4, 8, 16)
-    """Thread blocks that share a member, powers of two, besides the number that is chosen."""
+    """Thread blocks that share a member, powers of two, besides the number that is chosen. Too many are left out."""
     passes: int = 16
     """Over the batches of a window."""
     repeats: int = 20
@@ -184,20 +184,22 @@ def _measure_case(task: str, members: int, asked: CriticBenchSettings, device: s
     if chosen is None:
         print(f"{task}: {widths} do not fit: PyTorch fits this critic", flush=True)
         return rows
-    choices: list[tuple[int | None, int | None]] = [(None, None), *((None, blocks) for blocks in asked.blocks)]
-    choices += [(tile, None) for tile in TILE_ROWS[torch.float32] if tile < chosen]
+    # From few blocks, which hardly wait for each other, to many.
+    _, best = (fit := case.kernel(None, None)).grid(fit.slots(batch_rows))
+    choices = [(chosen, blocks) for blocks in sorted({*asked.blocks, best})]
+    choices += [(tile, best) for tile in TILE_ROWS[torch.float32] if tile < chosen]
     same_tiles: list[list[Tensor]] = []
     for tile, blocks in choices:
         try:
             fit = case.kernel(tile, blocks)
             groups, shared_by = fit.grid(fit.slots(batch_rows))
-            if blocks is not None and blocks != shared_by:
+            if blocks != shared_by:
                 continue
             action = partial(fit, case.inputs, case.targets, case.batches, case.passes, MAX_NORM)
             fitted = _measure(case, action, asked.repeats)
-            how = "kernel, as chosen" if (tile, blocks) == (None, None) else "kernel"
+            how = "kernel, as chosen" if (tile, blocks) == (chosen, best) else "kernel"
             add(how, str(fit.layout.rows), f"{groups} x {shared_by}", fitted)
-            if tile is None:
+            if tile == chosen:
                 same_tiles.append(fitted.weights)
         except Exception:
             # The others are to be measured all the same.

@@ -7,6 +7,8 @@ neither on the number of thread blocks nor on the other members.
 A critic stays with PyTorch where not enough rows of its layers fit into a block's shared memory (`tile_rows`: two
 hidden layers of 64, 128 or 256 fit, 400, 200 and 100 do not), and where its batches are so large that PyTorch's
 operations fill the whole GPU (`MOST_WORK`).
+
+Blocks wait for each other, so all of a launch must find room: on one GPU, one fit may run at a time.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ INLINE Scalar sum_of_lanes(Scalar value) {
 
 // Between the blocks of a group: what one wrote, all may read. The count of arrivals only ever grows, by as many as
 // there are blocks, so that a launch can begin where the last one ended; it may overflow, as that number is a power of
-// two. No more blocks are launched than the GPU has multiprocessors: all get their turn once what runs there has ended.
+// two. It cannot wait for ever: no more blocks are launched than the GPU has multiprocessors, each of these has room for
+// one, and what else runs there ends by itself. Only another fit on another stream would not.
 INLINE void group_barrier(int* arrivals, int blocks, int thread) {
     barrier();
     if (blocks == 1) return;
