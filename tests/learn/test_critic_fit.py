@@ -5,17 +5,17 @@ import math
 
 import pytest
 import torch
+from small_critic import BETAS, by_pytorch, critic_of, window
 from small_shac import learner, prepared, run
 from torch import nn
 
 from trot.learn import critic_fit
 from trot.learn.critic_fit import BLOCK_ROWS, CriticFit
 from trot.learn.members import weights_of
-from trot.learn.networks import Critic, perceptron
+from trot.learn.networks import perceptron
 from trot.learn.optimizer import Adam, MemberAdam
 from trot.sim.threads import get_num_threads, set_num_threads
 
-BETAS = (0.7, 0.95)
 # Layers and rows that fill whole tiles and blocks, some that leave remainders, and no hidden layer at all.
 NETWORKS = [(37, (64, 64)), (5, (7, 100, 33)), (16, (16,)), (3, ())]
 
@@ -27,38 +27,10 @@ def threads():
     set_num_threads(before)
 
 
-def critic_of(inputs, hidden, seed=0, dtype=torch.float64, members=None):
-    torch.manual_seed(seed)
-    network = Critic(inputs, hidden, members=members).to(dtype).network
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
-    return network
-
-
-def window(inputs, rows, *members, dtype=torch.float64):
-    return torch.randn(*members, rows, inputs, dtype=dtype), 3 * torch.randn(*members, rows, dtype=dtype)
-
-
 def fitted(network, adam, inputs, targets, batches=1, passes=1, largest=math.inf):
     fit = CriticFit.of(network, adam)
     assert fit is not None
     return fit(inputs, targets, batches, passes, largest)
-
-
-def by_pytorch(network, adam, inputs, targets, batches, passes, largest):
-    """The same with autograd, PyTorch's clipping and PyTorch's Adam; the losses of the last pass."""
-    losses = []
-    for _ in range(passes):
-        losses.clear()
-        for some, wanted in zip(inputs.chunk(batches), targets.chunk(batches), strict=True):
-            adam.zero_grad()
-            loss = nn.functional.mse_loss(network(some).squeeze(-1), wanted)
-            loss.backward()
-            nn.utils.clip_grad_norm_(network.parameters(), largest)
-            adam.step()
-            losses.append(loss.item())
-    return sum(losses) / batches
 
 
 @pytest.mark.parametrize(("inputs", "hidden"), NETWORKS)

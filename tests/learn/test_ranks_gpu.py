@@ -1,5 +1,4 @@
-"""Reductions by NCCL inside captured graphs, on the one GPU that a machine needs for it: a rank that is alone learns what
-a process without ranks learns."""
+"""NCCL inside captured graphs, on one GPU: a rank that is alone learns what a process without ranks learns."""
 
 from dataclasses import replace
 

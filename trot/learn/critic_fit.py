@@ -109,10 +109,10 @@ class PerceptronShape:
 
     @classmethod
     def of(cls, network: nn.Module) -> PerceptronShape | None:
-        """None where the kernels do not know a network like this, with one output, or it is not on the CPU."""
+        """None where the kernels do not know a network like this, with one output."""
         parameters = list(network.parameters())
         weight = parameters[0]
-        if not isinstance(network, nn.Sequential) or weight.device != CPU or weight.dtype not in SCALARS:
+        if not isinstance(network, nn.Sequential) or weight.dtype not in SCALARS:
             return None
         layers = list(network)
         kinds = [nn.Linear | MemberLinear, nn.ELU, nn.LayerNorm | MemberLayerNorm]
@@ -158,7 +158,7 @@ def _padded(numbers: int) -> int:
     return -(-numbers // LANES) * LANES
 
 
-def _addresses(tensors: Sequence[Tensor], like: Sequence[Tensor], members: int | None, dtype: torch.dtype) -> Tensor:
+def addresses(tensors: Sequence[Tensor], like: Sequence[Tensor], members: int | None, dtype: torch.dtype) -> list[int]:
     """Of tensors that lie as these do; with members, of the first one's part, and the others' are as far apart."""
     places = []
     for tensor, other in zip(tensors, like, strict=True):
@@ -170,8 +170,13 @@ def _addresses(tensors: Sequence[Tensor], like: Sequence[Tensor], members: int |
                     f"{members}, {other.stride(0)} numbers apart"
                 )
             tensor, other = tensor[0], other[0]
-        places.append(address("a parameter", tensor, other.shape, dtype, CPU))
-    return torch.tensor(places)
+        places.append(address("a parameter", tensor, other.shape, dtype, like[0].device))
+    return places
+
+
+def member_strides(parameters: Sequence[Tensor], members: int | None) -> list[int]:
+    """Numbers from one member's part of each parameter to the next one's."""
+    return [0 if members is None else one.stride(0) for one in parameters]
 
 
 class CriticFit:
@@ -190,8 +195,9 @@ class CriticFit:
     @classmethod
     def of(cls, network: nn.Module, optimizer: Adam | MemberAdam, ranks: Ranks | None = None) -> CriticFit | None:
         """None where the network or the optimiser is none that the kernels know, or not on the CPU."""
-        shape = PerceptronShape.of(network)
-        return None if shape is None or optimizer.decay else cls(list(network.parameters()), shape, optimizer, ranks)
+        parameters: list[Tensor] = list(network.parameters())
+        shape = PerceptronShape.of(network) if parameters[0].device == CPU else None
+        return None if shape is None or optimizer.decay else cls(parameters, shape, optimizer, ranks)
 
     def __call__(
         self, inputs: Tensor, targets: Tensor, batches: int, passes: int, max_grad_norm: float | Tensor
@@ -234,12 +240,12 @@ class CriticFit:
         }
         tensors: dict[str, Tensor | None] = {
             "widths": torch.tensor(self.shape.widths, dtype=torch.int32),
-            "parameters": _addresses(self.parameters, self.parameters, self.members, dtype),
-            "strides": torch.tensor([0 if self.members is None else one.stride(0) for one in self.parameters]),
+            "parameters": torch.tensor(addresses(self.parameters, self.parameters, self.members, dtype)),
+            "strides": torch.tensor(member_strides(self.parameters, self.members)),
             "inputs": inputs.reshape(-1, self.shape.widths[0]),
             "targets": targets.reshape(-1),
-            "means": _addresses(means, self.parameters, self.members, dtype),
-            "squares": _addresses(squares, self.parameters, self.members, dtype),
+            "means": torch.tensor(addresses(means, self.parameters, self.members, dtype)),
+            "squares": torch.tensor(addresses(squares, self.parameters, self.members, dtype)),
             "rate": optimizer.rate.to(dtype).reshape(members),
             "largest": torch.as_tensor(max_grad_norm, dtype=dtype).expand(members).contiguous(),
             "steps": optimizer.steps.to(dtype).reshape(members),

@@ -29,6 +29,7 @@ from trot.envs.move import Move
 from trot.learn.algorithms.shac_settings import ShacSettings, general, long_windows, tuned
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.critic_fit import CriticFit
+from trot.learn.critic_fit_cuda import CudaCriticFit
 from trot.learn.gradient_health import STEEP, WORLD_COLUMNS
 from trot.learn.learner import (
     Algorithm,
@@ -103,11 +104,17 @@ class Shac(Learner):
         self.bad_window = BadWindow(env, settings.horizon)
         self.native_fit = self._native_fit()
 
-    def _native_fit(self) -> CriticFit | None:
-        """What fits the critic on the CPU in place of PyTorch's operations; None where these do it."""
+    def _native_fit(self) -> CriticFit | CudaCriticFit | None:
+        """What fits the critic in place of PyTorch's operations; None where these do it."""
         if type(self).critic_loss is not Shac.critic_loss or not isinstance(self.critic, Critic):
             return None
-        return CriticFit.of(self.critic.network, self.critic_optimizer, self.ranks)
+        network, optimizer = self.critic.network, self.critic_optimizer
+        if self.device.type == "cpu":
+            return CriticFit.of(network, optimizer, self.ranks)
+        if self.ranks is not None:
+            return None
+        batch_rows = self.settings.horizon * self.num_worlds // self.settings.critic_batches
+        return CudaCriticFit.of(network, optimizer, batch_rows)
 
     def make_critic(self) -> Critic | Critics:
         return Critic(self.env.num_observations, self.settings.critic_hidden, members=self.members)
