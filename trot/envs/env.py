@@ -24,7 +24,7 @@ from trot.envs.task import Task, control_sees_state, require_new_names, require_
 from trot.envs.worlds import Worlds, require_columns, world_columns
 from trot.sim.build import SCALARS, Variant
 from trot.sim.guard import Guard, surely_all
-from trot.sim.launch import launcher
+from trot.sim.launch import launcher_for
 from trot.sim.state import State
 from trot.sim.step import Physics, guarded_step
 
@@ -103,7 +103,7 @@ class Env:
 
     def _make_physics(self, guard: Guard) -> Physics:
         variant = Variant(self.dtype, per_world_parameters=self.physics_differ, store_factor=self._zero.is_cuda)
-        run = launcher(self.task.model, variant, self._zero.device)
+        run = launcher_for(self.task.model, variant, self._zero.device, self.num_worlds)
         return Physics(run, self.task.control_dt, self.task.substeps, guard)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class Variant:
     """Keep the factorised mass matrix for the backward pass instead of building it again."""
     profile: bool = False
     """Count cycles per stage."""
+    model_in_shared: bool = True
+    """On CUDA every world has the robot's constants beside it in shared memory. Without, more worlds find room."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def source(layout: Layout, variant: Variant, programs: tuple[Program, ...] = (FO
         f"using Scalar = {C_NAMES[variant.dtype]};\n"
         f"constexpr bool per_world_parameters = {str(variant.per_world_parameters).lower()};\n"
         f"constexpr bool store_factor = {str(variant.store_factor).lower()};\n"
+        f"constexpr bool model_in_shared = {str(variant.model_in_shared).lower()};\n"
     )
     seen: set[str] = set()
     spatial = read_headers("spatial.h", seen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ CUDA_LANES = 32
 
 build_lock = threading.RLock()
 """Warp defines and compiles one thing at a time."""
+
+BESIDE_A_BLOCK = 2 * 1024
+"""Bytes of shared memory that CUDA and Warp take for each block."""
 
 WORTH_A_THREAD = 230
 """Dofs times substeps times blocks below which handing work to another thread costs more than it saves."""
@@ -58,6 +62,14 @@ class Launcher:
     def num_blocks(self, num_worlds: int) -> int:
         """Blocks of worlds: 16 worlds to a block on the CPU, one on CUDA."""
         return -(-num_worlds // self.kernels.sizes.worlds_per_block)
+
+    def at_once(self, num_worlds: int) -> bool:
+        """Whether a GPU's shared memory has room for so many worlds, with the robot's constants beside each of them."""
+        if self.device.type != "cuda":
+            return True
+        gpu, sizes = torch.cuda.get_device_properties(self.device), self.kernels.sizes
+        each = sizes.model + sizes.workspace + BESIDE_A_BLOCK
+        return num_worlds <= gpu.multi_processor_count * (gpu.shared_memory_per_multiprocessor // each)
 
     def new_trajectory(self, num_worlds: int, substeps: int) -> Tensor:
         """Memory for what the backward pass needs of every substep."""
@@ -161,3 +173,9 @@ def launcher(
             made = _launchers.setdefault(model, {})
             found = made[key] = made.get(key) or Launcher(model, variant, device, programs)
     return found
+
+
+def launcher_for(model: Model, variant: Variant, device: torch.device, num_worlds: int) -> Launcher:
+    """The launcher of a step of so many worlds."""
+    found = launcher(model, variant, device)
+    return found if found.at_once(num_worlds) else launcher(model, replace(variant, model_in_shared=False), device)

@@ -12,7 +12,7 @@ from torch import Tensor
 from trot.sim.build import SCALARS, Variant
 from trot.sim.capturing import capturing
 from trot.sim.guard import Guard, is_sound
-from trot.sim.launch import Launcher, launcher
+from trot.sim.launch import Launcher, launcher_for
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters
 from trot.sim.programs import BACKWARD, FORWARD
@@ -71,7 +71,7 @@ def prepare(model: Model, state: State, parameters: Parameters | None) -> tuple[
         raise TypeError(f"parameters must be a trot.Parameters, not {type(parameters).__name__}")
     packed = None if parameters is None else parameters.pack(model, state.num_worlds, joint_q)
     variant = Variant(joint_q.dtype, per_world_parameters=packed is not None, store_factor=joint_q.is_cuda)
-    return packed, launcher(model, variant, joint_q.device)
+    return packed, launcher_for(model, variant, joint_q.device, state.num_worlds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,17 +2,19 @@
 #pragma once
 #include "step.h"
 
-// On CUDA both lie in shared memory as long as they fit; a robot too large for that works in device memory.
+// On CUDA both lie in shared memory as long as they fit; a robot too large for that works in device memory. Where many
+// worlds are to share a multiprocessor, the model, the same for all, leaves its room to them: the cache holds it once.
 constexpr int SHARED_BYTES = 47 * 1024;
 
 struct BackwardWorkspace { World world; Adjoint adjoint; };
-constexpr bool fits_shared = sizeof(Model) + sizeof(BackwardWorkspace) <= SHARED_BYTES;
+constexpr int SHARED_MODEL_BYTES = model_in_shared ? sizeof(Model) : 0;
+constexpr bool fits_shared = SHARED_MODEL_BYTES + sizeof(BackwardWorkspace) <= SHARED_BYTES;
 
 #if defined(__CUDA_ARCH__)
 INLINE const Model& shared_model(const Model* source, int lane) {
     constexpr int num_words = sizeof(Model) / sizeof(int);
-    __shared__ alignas(16) int words[fits_shared ? num_words : 1];
-    if (!fits_shared) return *source;
+    __shared__ alignas(16) int words[fits_shared && model_in_shared ? num_words : 1];
+    if (!fits_shared || !model_in_shared) return *source;
     FOR_LANES(k, num_words) words[k] = reinterpret_cast<const int*>(source)[k];
     return *reinterpret_cast<const Model*>(words);
 }
