@@ -2,11 +2,11 @@
 
 What it computes is what the network's layers do, to rounding; `kernels/frozen_network.h` has it. A kernel is built for
 the widths of a network and for the rows of a tile, which a block of threads takes through all layers. The bits are the
-same run after run; they depend on the rows of a tile, and so on how many rows there are.
+same run after run; they depend on the rows of a tile, which are chosen by how many rows there are in all.
 
 Weights are read from a copy that lies as the products need them, as it is and transposed: `refresh` makes it, one small
-kernel for all calls of a window. Forward keeps two numbers for each hidden feature of a row. To compute these again would
-take half of the adjoint's time, and PyTorch keeps as many.
+kernel for all calls of a window. Forward keeps two numbers for each hidden feature of a row: to compute them again
+would take half of the adjoint's time, and PyTorch keeps as many.
 """
 
 from __future__ import annotations
@@ -200,6 +200,22 @@ def fitting_rows(shape: NetworkShape, dtype: torch.dtype, threads: int = THREADS
     ]  # fmt: skip
 
 
+def choose_layout(
+    shape: NetworkShape, dtype: torch.dtype, members: int, rows: int, processors: int
+) -> FrozenLayout | None:
+    """Tiles of as few rows as give a multiprocessor one block, or else as many as fit; None where it does not pay."""
+
+    def blocks_each(tile: int) -> int:
+        return _parts(members * _parts(rows, tile), processors)
+
+    fitting = fitting_rows(shape, dtype)
+    if not fitting:
+        return None
+    tile = next((tile for tile in fitting if blocks_each(tile) == 1), fitting[-1])
+    bytes_read = blocks_each(tile) * shape.multiplications * dtype.itemsize
+    return FrozenLayout(shape, tile) if bytes_read <= MOST_BYTES else None
+
+
 @functools.cache
 def kernels_of(layout: FrozenLayout, dtype: torch.dtype, device: torch.device) -> dict[str, Kernel]:
     """Compiled on their first launch, or found in Warp's cache."""
@@ -219,53 +235,40 @@ def kernels_of(layout: FrozenLayout, dtype: torch.dtype, device: torch.device) -
 
 
 class FrozenNetwork:
-    """A perceptron, or each member's, as it is when `refresh` is called. On the CPU it is one slow thread, for tests."""
+    """A perceptron, or each member's, as it was at the last `refresh`. On the CPU it is one slow thread, for tests."""
 
-    def __init__(
-        self, network: nn.Module, shape: NetworkShape, rows: int | None = None, threads: int = THREADS
-    ) -> None:
-        """The rows of a tile are chosen unless they are given."""
-        self.shape, self.threads = shape, threads
+    def __init__(self, network: nn.Module, layout: FrozenLayout) -> None:
+        self.layout = layout
         self._parameters: list[Tensor] = list(network.parameters())
         first = self._parameters[0]
         self.members = len(first) if first.dim() == 3 else None
         self.device, self.dtype = first.device, first.dtype
-        self._rows = fitting_rows(shape, self.dtype, threads) if rows is None else [rows]
-        self._layout = FrozenLayout(shape, self._rows[0], threads)
         self._known: tuple[list[int], dict[str, Tensor]] = ([], {})
         # Made once, as a captured graph goes on with it.
-        self._packed = torch.empty(self.members or 1, self._layout.packed, dtype=self.dtype, device=self.device)
-        scratch = 0 if first.is_cuda else FrozenLayout(shape, self._rows[-1], threads).tile
-        self._scratch = torch.empty(scratch, dtype=self.dtype, device=self.device)
+        self.packed = torch.empty(self.members or 1, layout.packed, dtype=self.dtype, device=self.device)
+        self._scratch = torch.empty(0 if first.is_cuda else layout.tile, dtype=self.dtype, device=self.device)
 
     @classmethod
     def of(cls, network: nn.Module, rows: int) -> FrozenNetwork | None:
-        """For so many rows of each member. None where PyTorch is to do it: on the CPU, for layers that the kernels do not
-        know, and for more weights than pay."""
-        shape = NetworkShape.of(network)
+        """For about so many rows of each member.
+
+        None where PyTorch is to do it: on the CPU, for layers that the kernels do not know, and where they do not pay.
+        """
         weight = next(network.parameters())
-        if shape is None or not weight.is_cuda or not fitting_rows(shape, weight.dtype):
+        shape = NetworkShape.of(network) if weight.is_cuda else None
+        if shape is None:
             return None
-        frozen = cls(network, shape)
-        blocks = frozen.blocks(frozen.tile_rows(rows), rows)
-        bytes_read = _parts(blocks, _multiprocessors(frozen.device)) * shape.multiplications * weight.dtype.itemsize
-        return frozen if bytes_read <= MOST_BYTES else None
-
-    def tile_rows(self, member_rows: int) -> int:
-        """As few as give each multiprocessor one block, or else as many as fit."""
-        most = _multiprocessors(self.device) if self.device.type == "cuda" else 1
-        return next((rows for rows in self._rows if self.blocks(rows, member_rows) <= most), self._rows[-1])
-
-    def blocks(self, rows: int, member_rows: int) -> int:
-        """Tiles of so many rows."""
-        return (self.members or 1) * _parts(member_rows, rows)
+        members = len(weight) if weight.dim() == 3 else 1
+        processors = torch.cuda.get_device_properties(weight.device).multi_processor_count
+        layout = choose_layout(shape, weight.dtype, members, rows, processors)
+        return None if layout is None else cls(network, layout)
 
     def refresh(self) -> None:
         """Copy the weights. Whoever wants to go back through a call must do so before the next copy."""
-        numbers = {"num_parameters": len(self._parameters)}
         # Autograd is told that what it may have kept is another now.
-        torch.autograd.graph.increment_version(self._packed)
-        self._launch("pack_weights", self._layout, numbers, {**self._places(), "packed": self._packed})
+        torch.autograd.graph.increment_version(self.packed)
+        numbers = {"num_parameters": len(self._parameters)}
+        self._launch("pack_weights", self.packed.numel(), numbers, {**self._places(), "packed": self.packed})
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """(..., width) to (..., outputs); with members (members, rows, width), or (rows, width) for all of them."""
@@ -279,59 +282,48 @@ class FrozenNetwork:
     def forward(self, inputs: Tensor, keep: bool) -> tuple[Tensor, Tensor | None]:
         """Outputs, and what the adjoint needs."""
         members, rows, _ = inputs.shape
-        layout = self._layout_for(rows)
-        kept = inputs.new_empty(self.blocks(layout.rows, rows), layout.kept * layout.rows) if keep else None
-        outputs = inputs.new_empty(members, rows, self.shape.widths[-1])
+        outputs = inputs.new_empty(members, rows, self.layout.shape.widths[-1])
+        kept = inputs.new_empty(self._tiles(rows), self.layout.kept * self.layout.rows) if keep else None
         tensors = {"inputs": inputs.flatten(0, 1), "outputs": outputs.flatten(0, 1), "kept": kept}
-        self._run("run_network", layout, rows, tensors)
+        self._run("run_network", rows, tensors)
         return outputs, kept
 
     def adjoint(self, outputs_bar: Tensor, kept: Tensor) -> Tensor:
         """The derivative by the inputs."""
         members, rows, _ = outputs_bar.shape
-        inputs_bar = outputs_bar.new_empty(members, rows, self.shape.widths[0])
-        tensors: dict[str, Tensor | None] = {
-            "outputs_bar": outputs_bar.flatten(0, 1),
-            "inputs_bar": inputs_bar.flatten(0, 1),
-            "kept": kept,
-        }
-        self._run("run_network_adjoint", self._layout_for(rows), rows, tensors)
+        inputs_bar = outputs_bar.new_empty(members, rows, self.layout.shape.widths[0])
+        tensors = {"outputs_bar": outputs_bar.flatten(0, 1), "inputs_bar": inputs_bar.flatten(0, 1), "kept": kept}
+        self._run("run_network_adjoint", rows, tensors)
         return inputs_bar
 
-    @property
-    def packed(self) -> Tensor:
-        """The copy of the weights."""
-        return self._packed
+    def _tiles(self, member_rows: int) -> int:
+        return (self.members or 1) * _parts(member_rows, self.layout.rows)
 
-    def _layout_for(self, rows: int) -> FrozenLayout:
-        return FrozenLayout(self.shape, self.tile_rows(rows), self.threads)
-
-    def _run(self, program: str, layout: FrozenLayout, rows: int, tensors: Mapping[str, Tensor | None]) -> None:
+    def _run(self, program: str, member_rows: int, tensors: Mapping[str, Tensor | None]) -> None:
+        tiles, layout = self._tiles(member_rows), self.layout
         numbers = {
-            "rows": (self.members or 1) * rows,
-            "member_rows": rows,
-            "inputs_width": self.shape.widths[0],
-            "outputs_width": self.shape.widths[-1],
-            "tiles": self.blocks(layout.rows, rows),
+            "rows": (self.members or 1) * member_rows,
+            "member_rows": member_rows,
+            "inputs_width": layout.shape.widths[0],
+            "outputs_width": layout.shape.widths[-1],
+            "tiles": tiles,
             "kept_numbers": layout.kept * layout.rows,
-            "scratch_numbers": self._scratch.numel(),
-            "epsilon": self.shape.epsilon,
+            "scratch_numbers": len(self._scratch),
+            "epsilon": layout.shape.epsilon,
         }
-        self._launch(program, layout, numbers, {**tensors, "packed": self._packed, "scratch": self._scratch})
+        threads = tiles * (layout.threads if self.packed.is_cuda else 1)
+        self._launch(program, threads, numbers, {**tensors, "packed": self.packed, "scratch": self._scratch})
 
     def _launch(
-        self, program: str, layout: FrozenLayout, numbers: Mapping[str, float], tensors: Mapping[str, Tensor | None]
-    ) -> None:
-        kernel = kernels_of(layout, self.dtype, self.device)[program]
-        sizes = {"members": self.members or 1, "packed_numbers": layout.packed}
+        self, program: str, threads: int, numbers: Mapping[str, float], tensors: Mapping[str, Tensor | None]
+    ) -> None:  # fmt: skip
+        kernel = kernels_of(self.layout, self.dtype, self.device)[program]
+        sizes = {"members": self.members or 1, "packed_numbers": self.layout.packed}
         packed = kernel.packer.pack({**numbers, **sizes}, tensors)
-        on_cuda = self.device.type == "cuda"
-        threads = self._packed.numel()
-        if program != "pack_weights":
-            threads = int(numbers["tiles"]) * (self.threads if on_cuda else 1)
+        on_cuda = self.packed.is_cuda
         command = _recorded.command(
-            kernel, 0, packed, threads, self.threads if on_cuda else None, wp.device_from_torch(self.device)
-        )
+            kernel, 0, packed, threads, self.layout.threads if on_cuda else None, wp.device_from_torch(self.device)
+        )  # fmt: skip
         command.launch(stream=warp_stream(self.device) if on_cuda else None)
 
     def _places(self) -> dict[str, Tensor]:
@@ -344,10 +336,6 @@ class FrozenNetwork:
         if flat != self._known[0]:
             self._known = flat, {name: torch.tensor(given, device=self.device) for name, given in found.items()}
         return self._known[1]
-
-
-def _multiprocessors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 class _Frozen(torch.autograd.Function):
