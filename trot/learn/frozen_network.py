@@ -1,4 +1,4 @@
-"""A perceptron whose weights need no gradient, on CUDA as one kernel each way: PyTorch's operations are fifteen or more.
+"""A perceptron whose weights need no gradient, on CUDA as one kernel each way, where PyTorch has fifteen and more.
 
 What it computes is what the network's layers do, to rounding; `kernels/frozen_network.h` has it. A kernel is built for
 the widths of a network and for the rows of a tile, which a block of threads takes through all layers. The bits are the
