@@ -156,12 +156,12 @@ def kernel_of(layout: TileLayout, dtype: torch.dtype, device: torch.device) -> K
     """Compiled on its first launch, or found in Warp's cache."""
     with build_lock:
         start_warp()
-        tile, fit = (
+        block, tile, fit = (
             (HEADERS / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-            for name in ("critic_tile.h", "critic_fit_cuda.h")
+            for name in ("block.h", "critic_tile.h", "critic_fit_cuda.h")
         )
         constants = layout.constants(dtype)
-        text = f"namespace trot {{\n{constants}{tile}{FIT.declaration()}{fit}}}  // namespace trot\n"
+        text = f"namespace trot {{\n{constants}{block}{tile}{FIT.declaration()}{fit}}}  // namespace trot\n"
         body = f"{FIT.unpacking()}    trot::{PROGRAM}(fit, thread);\n"
         return define_programs(text, {PROGRAM: ((FIT,), body)}, dtype, device)[PROGRAM]
 

@@ -6,8 +6,9 @@ one batched product. Inputs are then (members, rows, width), or (rows, width) wh
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -209,6 +210,7 @@ class Policy(nn.Module):
         super().__init__()
         self.kind, self.actions, self.squash, self.log_std_bounds = kind, actions, squash, log_std_bounds
         self.members = members
+        self._stand_in: Callable[[Tensor], Tensor] | None = None
         outputs = 2 * actions if kind == "state_dependent" else actions
         self.network = perceptron(
             observations, hidden, outputs, activation=activation, layer_norm=layer_norm, members=members
@@ -235,13 +237,22 @@ class Policy(nn.Module):
 
     def distribution(self, observation: Tensor) -> tuple[Tensor, Tensor | None]:
         """Mean and logarithm of the deviation before they are squashed; None where there is no deviation."""
-        output: Tensor = self.network(observation)
+        output = (self._stand_in or self.network)(observation)
         if self.kind == "gaussian":
             return output, self.log_std if self.members is None else self.log_std.unsqueeze(1)
         if self.kind == "state_dependent":
             mean, log_std = torch.split(output, self.actions, dim=-1)
             return mean, log_std if self.log_std_bounds is None else log_std.clamp(*self.log_std_bounds)
         return output, None
+
+    @contextlib.contextmanager
+    def standing_in(self, network: Callable[[Tensor], Tensor] | None) -> Iterator[None]:
+        """Inside, this computes what the policy's network would; with None the network itself does."""
+        self._stand_in = network
+        try:
+            yield
+        finally:
+            self._stand_in = None
 
 
 def squashed(sample: Tensor, squash: Squash) -> Tensor:

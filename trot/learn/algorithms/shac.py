@@ -30,6 +30,7 @@ from trot.learn.algorithms.shac_settings import ShacSettings, general, long_wind
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.critic_fit import CriticFit
 from trot.learn.critic_fit_cuda import CudaCriticFit
+from trot.learn.frozen_network import FrozenNetwork
 from trot.learn.gradient_health import STEEP, WORLD_COLUMNS
 from trot.learn.learner import (
     Algorithm,
@@ -103,6 +104,7 @@ class Shac(Learner):
         self.critic_optimizer = self._adam(self._critic_weights, self._critic_parameters)
         self.bad_window = BadWindow(env, settings.horizon)
         self.native_fit = self._native_fit()
+        self.frozen_policy, self.frozen_target = self._frozen_networks()
 
     def _native_fit(self) -> CriticFit | CudaCriticFit | None:
         """What fits the critic in place of PyTorch's operations; None where these do it."""
@@ -115,6 +117,14 @@ class Shac(Learner):
             return None
         batch_rows = self.settings.horizon * self.num_worlds // self.settings.critic_batches
         return CudaCriticFit.of(network, optimizer, batch_rows)
+
+    def _frozen_networks(self) -> tuple[FrozenNetwork | None, FrozenNetwork | None]:
+        """What takes the policy's and the target critic's place in a rollout; None where PyTorch's operations do it."""
+        rows = self.env.num_worlds // (self.members or 1)
+        policy = FrozenNetwork.of(self.policy.network, rows)
+        if type(self.target_critic) is not Critic:
+            return policy, None
+        return policy, FrozenNetwork.of(self.target_critic.network, self.settings.horizon * rows)
 
     def make_critic(self) -> Critic | Critics:
         return Critic(self.env.num_observations, self.settings.critic_hidden, members=self.members)
@@ -159,12 +169,15 @@ class Shac(Learner):
         self.noise = noise = self._draw_noise() if noise is None else noise
         shift, scale = self.agent.normalization(env.dtype)
         inputs, answers, seen, moves = [], [], [observation], []
-        for sample in noise.unbind(dim=-3):
-            inputs.append((self.split(observation) - shift) * scale)
-            answers.append(self.answer(inputs[-1], sample).view(env.num_worlds, -1))
-            moves.append(self.advance(answers[-1]))
-            observation = moves[-1].observation
-            seen.append(observation)
+        if self.frozen_policy is not None:
+            self.frozen_policy.refresh()
+        with self.policy.standing_in(self.frozen_policy):
+            for sample in noise.unbind(dim=-3):
+                inputs.append((self.split(observation) - shift) * scale)
+                answers.append(self.answer(inputs[-1], sample).view(env.num_worlds, -1))
+                moves.append(self.advance(answers[-1]))
+                observation = moves[-1].observation
+                seen.append(observation)
         states: list[State] = [move.final_state for move in moves]
         # Rewards, and values too, of all steps at once: many times fewer operations than step by step.
         reward, fell = self.by_member(env.rewards(moves)), self._over_steps([move.terminated for move in moves])
@@ -202,7 +215,11 @@ class Shac(Learner):
 
     def values(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """By the target critic: what the policy trusts, and what the critic's own targets are built on."""
-        value = in_rows(self.target_critic, self.members, inputs)
+        if self.frozen_target is None:
+            value = in_rows(self.target_critic, self.members, inputs)
+        else:
+            self.frozen_target.refresh()
+            value = in_rows(self.frozen_target, self.members, inputs).squeeze(-1)
         return value, value
 
     def paid(self, reward: Tensor, answers: list[Tensor]) -> Tensor:
