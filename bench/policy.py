@@ -49,7 +49,7 @@ class PolicyBenchSettings:
     tiles: tuple[int, ...] = TILE_ROWS
     """Rows of a tile, besides those that are chosen. Too many are left out."""
     more_threads: bool = False
-    """Measure blocks of 512 threads too, for tiles of 4 rows. For layers as wide as 400, 200 and 100 a block has too few
+    """Measure blocks of 512 threads too, for tiles of 4 rows. For layers of 400, 200 and 100 a block has too few
     registers for so many, and the launch fails."""
     device: str = "auto"
     """auto takes CUDA where there is a GPU. On the CPU the kernel is one thread: its errors tell, its time does not."""
