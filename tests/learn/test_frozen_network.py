@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 import warp as wp
+from small_shac import learner, run
 from torch import nn
 
 from trot.learn.frozen_network import (
@@ -19,7 +20,7 @@ from trot.learn.frozen_network import (
     kernels_of,
 )
 from trot.learn.members import weights_of
-from trot.learn.networks import Linear, Policy, perceptron
+from trot.learn.networks import Critic, Linear, Policy, perceptron
 
 HOPPER_GENERATION, PROCESSORS = 90, 132
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -298,3 +299,17 @@ def test_a_captured_graph_gives_the_bits_of_eager_launches(members):
 def test_who_uses_it_on_cuda():
     assert FrozenNetwork.of(network_of(ANT, dtype=torch.float32).cuda(), 64) is not None
     assert FrozenNetwork.of(network_of((100, 1024, 1024, 20), dtype=torch.float32).cuda(), 64) is None
+
+
+@pytest.mark.parametrize("algo", ["shac", "shac-mixed", "sapo", "rpo", "ahac"])
+def test_a_learner_learns_the_same_by_it(algo):
+    changes = {"shortest_horizon": 3} if algo == "ahac" else {}
+    plain, by_kernel = (learner(algo=algo, **changes) for _ in range(2))
+    by_kernel.frozen_policy = frozen(by_kernel.policy.network)
+    if type(by_kernel.target_critic) is Critic:
+        by_kernel.frozen_target = frozen(by_kernel.target_critic.network, 16)
+    for one in (plain, by_kernel):
+        run(one, 3)
+    for (name, one), other in zip(plain.policy.named_parameters(), by_kernel.policy.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8, msg=name)
+    torch.testing.assert_close(plain.metrics, by_kernel.metrics, rtol=1e-5, atol=1e-7, equal_nan=True)

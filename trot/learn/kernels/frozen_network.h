@@ -121,19 +121,22 @@ struct Item {
         row = (square % deep + rest / P::columns * deep) * 4;
     }
     INLINE int factor(int turn) const { return turn * P::slices + slice; }
+    // Some slices have a factor more than the others.
+    INLINE bool has_last() const { return P::left > 0 && slice < P::left; }
     INLINE Four weights(const Scalar* matrix, int turn) const {
         return CONST_FOUR(matrix + factor(turn) * P::row + column * 4);
     }
 };
 
-// The first weights of a product. They are on their way while the layer before is finished.
+// The first weights of a product, and the last. They are on their way while the layer before is finished.
 template <class P>
 struct Ahead {
-    Four weights[LARGER(P::ahead, 1)];
+    Four weights[LARGER(P::ahead, 1)], last;
     INLINE Ahead(const Scalar* matrix, int thread) {
         if (P::ahead == 0 || thread >= P::items) return;
         const Item<P> item(thread);
         UNROLL for (int turn = 0; turn < P::ahead; ++turn) weights[turn] = item.weights(matrix, turn);
+        if (item.has_last()) last = item.weights(matrix, P::turns);
     }
 };
 
@@ -161,8 +164,9 @@ STAGE void multiply(const Tile& tile, const Scalar* matrix, const Ahead<P>& ahea
         UNROLL_LOADS for (int turn = P::ahead; turn < P::turns; ++turn) {
             add_outer(CONST_FOUR(numbers + item.factor(turn) * ROWS), item.weights(matrix, turn), sum[h]);
         }
-        if (item.slice < P::left) {
-            add_outer(CONST_FOUR(numbers + item.factor(P::turns) * ROWS), item.weights(matrix, P::turns), sum[h]);
+        if (item.has_last()) {
+            const Four last = P::ahead > 0 ? ahead.last : item.weights(matrix, P::turns);
+            add_outer(CONST_FOUR(numbers + item.factor(P::turns) * ROWS), last, sum[h]);
         }
     }
     barrier();
