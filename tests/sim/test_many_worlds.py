@@ -15,15 +15,16 @@ from trot.sim.programs import BACKWARD, FORWARD
 from trot.sim.step import step
 
 
-def test_there_is_room_for_as_many_worlds_as_blocks_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Two multiprocessors of 100 KB; a world takes 10,000 bytes of constants, 12,000 of workspace and 2 KiB: four each.
+def test_rounds_by_the_room_in_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two multiprocessors of 100 KB. A world takes 12,000 bytes of workspace and 2 KiB: seven of them each; with 10,000
+    # of constants, four.
     gpu = SimpleNamespace(multi_processor_count=2, shared_memory_per_multiprocessor=100_000)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
     run = object.__new__(Launcher)
     run.device = torch.device("cuda")
     run.kernels = SimpleNamespace(sizes=SimpleNamespace(model=10_000, workspace=12_000))  # type: ignore[assignment]
-    assert run.at_once(8)
-    assert not run.at_once(9)
+    assert [run.rounds(worlds, True) for worlds in (1, 8, 9, 17)] == [1, 1, 2, 3]
+    assert [run.rounds(worlds, False) for worlds in (1, 14, 15, 28)] == [1, 1, 2, 2]
 
 
 def test_the_cpu_has_one_kind_of_kernels(every_joint: Model) -> None:
@@ -38,8 +39,9 @@ def test_same_bits_wherever_the_constants_lie(
 ) -> None:
     model: Model = request.getfixturevalue(robot)
     found = []
-    for room in (True, False):
-        monkeypatch.setattr(Launcher, "at_once", lambda self, num_worlds, room=room: room)
+    for rounds in (1, 2):
+        # As many either way, or fewer without the constants.
+        monkeypatch.setattr(Launcher, "rounds", lambda self, worlds, model, rounds=rounds: rounds if model else 1)
         state = model.default_state(3, device="cuda")
         draw = torch.Generator("cuda").manual_seed(4)
         speed = torch.randn(state.joint_qd.shape, generator=draw, device="cuda", requires_grad=True)

@@ -39,7 +39,7 @@ class Variant:
     profile: bool = False
     """Count cycles per stage."""
     model_in_shared: bool = True
-    """On CUDA every world has the robot's constants beside it in shared memory. Without, more worlds find room."""
+    """On CUDA every world has the constants of the robot beside it in shared memory. Without, more worlds find room."""
 
 
 @dataclass(frozen=True)

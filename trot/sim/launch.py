@@ -63,13 +63,12 @@ class Launcher:
         """Blocks of worlds: 16 worlds to a block on the CPU, one on CUDA."""
         return -(-num_worlds // self.kernels.sizes.worlds_per_block)
 
-    def at_once(self, num_worlds: int) -> bool:
-        """Whether a GPU's shared memory has room for so many worlds, with the robot's constants beside each of them."""
-        if self.device.type != "cuda":
-            return True
+    def rounds(self, num_worlds: int, model_in_shared: bool) -> int:
+        """In how many a GPU steps so many worlds, by the room in its shared memory for their backward pass."""
         gpu, sizes = torch.cuda.get_device_properties(self.device), self.kernels.sizes
-        each = sizes.model + sizes.workspace + BESIDE_A_BLOCK
-        return num_worlds <= gpu.multi_processor_count * (gpu.shared_memory_per_multiprocessor // each)
+        each = sizes.workspace + BESIDE_A_BLOCK + (sizes.model if model_in_shared else 0)
+        room = gpu.shared_memory_per_multiprocessor // each
+        return -(-num_worlds // (gpu.multi_processor_count * max(1, room)))
 
     def new_trajectory(self, num_worlds: int, substeps: int) -> Tensor:
         """Memory for what the backward pass needs of every substep."""
@@ -176,6 +175,11 @@ def launcher(
 
 
 def launcher_for(model: Model, variant: Variant, device: torch.device, num_worlds: int) -> Launcher:
-    """The launcher of a step of so many worlds."""
+    """The launcher of a step of so many worlds.
+
+    A robot's constants are read faster from shared memory, unless the worlds then take more rounds.
+    """
     found = launcher(model, variant, device)
-    return found if found.at_once(num_worlds) else launcher(model, replace(variant, model_in_shared=False), device)
+    if device.type == "cpu" or found.rounds(num_worlds, True) == found.rounds(num_worlds, False):
+        return found
+    return launcher(model, replace(variant, model_in_shared=False), device)
