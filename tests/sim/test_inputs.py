@@ -34,7 +34,7 @@ def no_kernel(monkeypatch) -> None:
     def refuse(*_):
         raise AssertionError("a kernel was prepared in spite of the wrong input")
 
-    monkeypatch.setattr("trot.sim.step.launcher", refuse)
+    monkeypatch.setattr("trot.sim.step.launcher_for", refuse)
 
 
 def valid(model: Model, num_worlds: int = 3) -> dict:
