@@ -7,7 +7,7 @@ What it computes is what `Shac.fit_critic` writes out in PyTorch, to rounding; `
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import cycle, pairwise
 from pathlib import Path
@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from trot.envs.ranks import Ranks
 from trot.learn.networks import MemberLayerNorm, MemberLinear
 from trot.learn.optimizer import Adam, MemberAdam
-from trot.sim.arguments import Argument, ArgumentGroup, address
+from trot.learn.parameter_places import addresses, member_strides
+from trot.sim.arguments import Argument, ArgumentGroup
 from trot.sim.build import C_NAMES, SCALARS, Kernel, define_programs, start_warp
 from trot.sim.launch import RecordedLaunches, build_lock
 from trot.sim.threads import get_num_threads, run_together
@@ -156,27 +157,6 @@ class PerceptronShape:
 def _padded(numbers: int) -> int:
     """Up to whole vectors."""
     return -(-numbers // LANES) * LANES
-
-
-def addresses(tensors: Sequence[Tensor], like: Sequence[Tensor], members: int | None, dtype: torch.dtype) -> list[int]:
-    """Of tensors that lie as these do; with members, of the first one's part, and the others' are as far apart."""
-    places = []
-    for tensor, other in zip(tensors, like, strict=True):
-        tensor, other = tensor.detach(), other.detach()
-        if members is not None:
-            if len(tensor) != members or tensor.stride(0) != other.stride(0):
-                raise ValueError(
-                    f"a tensor of {len(tensor)} members, {tensor.stride(0)} numbers apart, does not lie as one of "
-                    f"{members}, {other.stride(0)} numbers apart"
-                )
-            tensor, other = tensor[0], other[0]
-        places.append(address("a parameter", tensor, other.shape, dtype, like[0].device))
-    return places
-
-
-def member_strides(parameters: Sequence[Tensor], members: int | None) -> list[int]:
-    """Numbers from one member's part of each parameter to the next one's."""
-    return [0 if members is None else one.stride(0) for one in parameters]
 
 
 class CriticFit:

@@ -22,8 +22,9 @@ import torch
 import warp as wp
 from torch import Tensor, nn
 
-from trot.learn.critic_fit import PerceptronShape, addresses, member_strides
+from trot.learn.critic_fit import PerceptronShape
 from trot.learn.optimizer import Adam, MemberAdam
+from trot.learn.parameter_places import KnownPlaces, addresses, member_strides
 from trot.sim.arguments import Argument, ArgumentGroup
 from trot.sim.build import C_NAMES, Kernel, define_programs, start_warp
 from trot.sim.launch import RecordedLaunches, build_lock, warp_stream
@@ -182,7 +183,7 @@ class CudaCriticFit:
             raise ValueError(f"too few rows of layers {shape.widths} in {self.dtype} fit into {SHARED_BYTES} bytes")
         self.layout = TileLayout(shape.widths, rows)
         self._blocks = blocks
-        self._known: tuple[list[int], dict[str, Tensor]] = ([], {})
+        self._known = KnownPlaces(self.device)
         self._scratch: dict[int, dict[str, Tensor]] = {}
 
     @classmethod
@@ -271,17 +272,13 @@ class CudaCriticFit:
         return torch.full((members,), norm, dtype=self.dtype, device=self.device)
 
     def _places(self) -> dict[str, Tensor]:
-        """Addresses of parameters and moments, brought to the device when they are others than before."""
+        """Addresses of parameters and moments."""
         means, squares = self.optimizer.moments()
         found = {
             name: addresses(tensors, self.parameters, self.members, self.dtype)
             for name, tensors in (("parameters", self.parameters), ("means", means), ("squares", squares))
         }
-        found["strides"] = member_strides(self.parameters, self.members)
-        flat = [number for numbers in found.values() for number in numbers]
-        if flat != self._known[0]:
-            self._known = flat, {name: torch.tensor(given, device=self.device) for name, given in found.items()}
-        return self._known[1]
+        return self._known.tensors({**found, "strides": member_strides(self.parameters, self.members)})
 
     def _workspace(self, numbers: dict[str, float]) -> dict[str, Tensor]:
         """What the blocks work in: made once, as a captured graph goes on with it. Padding must be zeros."""

@@ -23,8 +23,8 @@ import warp as wp
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from trot.learn.critic_fit import addresses, member_strides
 from trot.learn.networks import MemberLayerNorm, MemberLinear
+from trot.learn.parameter_places import KnownPlaces, addresses, member_strides
 from trot.sim.arguments import Argument, ArgumentGroup
 from trot.sim.build import C_NAMES, SCALARS, Kernel, define_programs, start_warp
 from trot.sim.launch import RecordedLaunches, build_lock, warp_stream
@@ -243,7 +243,7 @@ class FrozenNetwork:
         first = self._parameters[0]
         self.members = len(first) if first.dim() == 3 else None
         self.device, self.dtype = first.device, first.dtype
-        self._known: tuple[list[int], dict[str, Tensor]] = ([], {})
+        self._known = KnownPlaces(self.device)
         # Made once, as a captured graph goes on with it.
         self.packed = torch.empty(self.members or 1, layout.packed, dtype=self.dtype, device=self.device)
         self._scratch = torch.empty(0 if first.is_cuda else layout.tile, dtype=self.dtype, device=self.device)
@@ -327,15 +327,11 @@ class FrozenNetwork:
         command.launch(stream=warp_stream(self.device) if on_cuda else None)
 
     def _places(self) -> dict[str, Tensor]:
-        """Addresses of the weights, brought to the device when they are others than before."""
-        found = {
+        """Addresses of the weights."""
+        return self._known.tensors({
             "parameters": addresses(self._parameters, self._parameters, self.members, self.dtype),
             "strides": member_strides(self._parameters, self.members),
-        }
-        flat = [number for numbers in found.values() for number in numbers]
-        if flat != self._known[0]:
-            self._known = flat, {name: torch.tensor(given, device=self.device) for name, given in found.items()}
-        return self._known[1]
+        })  # fmt: skip
 
 
 class _Frozen(torch.autograd.Function):
