@@ -34,3 +34,13 @@ def by_pytorch(network, adam, inputs, targets, batches, passes, largest):
             adam.step()
             losses.append(loss.item())
     return sum(losses) / batches
+
+
+def assert_same(ours, adam, theirs, reference):
+    """Weights and moments after the same fits, ours by Adam and theirs by PyTorch's."""
+    for (name, one), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12, msg=name)
+    for index, parameter in enumerate(theirs.parameters()):
+        state = reference.state[parameter]
+        for moment in ("exp_avg", "exp_avg_sq"):
+            torch.testing.assert_close(adam.get_buffer(f"{moment}_{index}"), state[moment], rtol=1e-9, atol=1e-14)

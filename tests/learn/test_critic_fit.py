@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from small_critic import BETAS, by_pytorch, critic_of, window
+from small_critic import BETAS, assert_same, by_pytorch, critic_of, window
 from small_shac import learner, prepared, run
 from torch import nn
 
@@ -49,12 +49,7 @@ def test_a_fit_is_pytorchs_own(inputs, hidden, rows, largest):
         loss = fitted(ours, adam, x, y, batches=4, passes=3, largest=largest)
         assert loss.item() == pytest.approx(by_pytorch(theirs, reference, x, y, 4, 3, largest), rel=1e-12)
     assert adam.steps == 2 * 4 * 3
-    for (name, one), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12, msg=name)
-    for index, parameter in enumerate(theirs.parameters()):
-        state = reference.state[parameter]
-        for moment in ("exp_avg", "exp_avg_sq"):
-            torch.testing.assert_close(adam.get_buffer(f"{moment}_{index}"), state[moment], rtol=1e-9, atol=1e-14)
+    assert_same(ours, adam, theirs, reference)
 
 
 def test_in_single_precision_to_its_rounding():

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 import warp as wp
-from small_critic import BETAS, by_pytorch, critic_of, window
+from small_critic import BETAS, assert_same, by_pytorch, critic_of, window
 
 from trot.learn.critic_fit import PerceptronShape
 from trot.learn.critic_fit_cuda import MOST_WORK, PROGRAM, CudaCriticFit, TileLayout, kernel_of, tile_rows
@@ -59,12 +59,7 @@ def test_a_fit_is_pytorchs_own(device, inputs, hidden, tile, rows, largest):
         loss = fit(x, y, 4, 3, largest)
         assert loss.item() == pytest.approx(by_pytorch(theirs, reference, x, y, 4, 3, largest), rel=1e-12)
     assert adam.steps == 2 * 4 * 3
-    for (name, one), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12, msg=name)
-    for index, parameter in enumerate(theirs.parameters()):
-        state = reference.state[parameter]
-        for moment in ("exp_avg", "exp_avg_sq"):
-            torch.testing.assert_close(adam.get_buffer(f"{moment}_{index}"), state[moment], rtol=1e-9, atol=1e-14)
+    assert_same(ours, adam, theirs, reference)
 
 
 @pytest.mark.parametrize("device", DEVICES)

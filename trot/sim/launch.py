@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from dataclasses import replace
@@ -65,10 +66,17 @@ class Launcher:
 
     def rounds(self, num_worlds: int, model_in_shared: bool) -> int:
         """In how many a GPU steps so many worlds, by the room in its shared memory for their backward pass."""
+        return -(-num_worlds // self._at_once[model_in_shared])
+
+    @functools.cached_property
+    def _at_once(self) -> dict[bool, int]:
+        """Worlds that find room in a GPU's shared memory, with the robot's constants beside each and without."""
         gpu, sizes = torch.cuda.get_device_properties(self.device), self.kernels.sizes
-        each = sizes.workspace + BESIDE_A_BLOCK + (sizes.model if model_in_shared else 0)
-        room = gpu.shared_memory_per_multiprocessor // each
-        return -(-num_worlds // (gpu.multi_processor_count * max(1, room)))
+        each = {shared: sizes.workspace + BESIDE_A_BLOCK + (sizes.model if shared else 0) for shared in (True, False)}
+        return {
+            shared: gpu.multi_processor_count * max(1, gpu.shared_memory_per_multiprocessor // size)
+            for shared, size in each.items()
+        }
 
     def new_trajectory(self, num_worlds: int, substeps: int) -> Tensor:
         """Memory for what the backward pass needs of every substep."""
