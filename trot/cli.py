@@ -59,12 +59,15 @@ def check(arguments: list[str]) -> int:
 def train(arguments: list[str]) -> int:
     """Teach a policy by gradients through the simulation."""
     from trot.envs.ranks import follows
+    from trot.learn.contest import train_by_contest
     from trot.learn.train import help_to_train, parse_settings
     from trot.learn.train import train as start
     from trot.learn.train_together import train_together
 
     settings = parse_settings(arguments)
-    if settings.seeds:
+    if settings.candidates > 1:
+        train_by_contest(settings)
+    elif settings.seeds:
         train_together(settings)
     elif follows():
         help_to_train(settings)
@@ -75,6 +78,7 @@ def train(arguments: list[str]) -> int:
 
 def resume(arguments: list[str]) -> int:
     """Go on with a run as if it had never stopped, or with several of `trot train --seeds` in one batch."""
+    from trot.learn.contest import has_contest, resume_contest
     from trot.learn.resume import resume as go_on
     from trot.learn.resume_together import resume_together
 
@@ -96,7 +100,9 @@ def resume(arguments: list[str]) -> int:
             iterations: In all, instead of the run's own number; also for a run that is finished.
             minutes: Of training in all, instead of the run's own limit, also where that is reached; inf for no limit.
         """
-        if others:
+        if has_contest([run, *others]):
+            resume_contest([run, *others], device, stop_at, iterations, minutes)
+        elif others:
             resume_together([run, *others], device, stop_at, iterations, minutes)
         else:
             go_on(run, device, stop_at, iterations, minutes)

@@ -16,6 +16,7 @@ from trot.envs.given_task import FROM_PYTHON, GivenTask
 from trot.envs.randomize import Randomize
 from trot.envs.ranks import refuse_ranks
 from trot.envs.registry import task_name
+from trot.learn.contest import has_contest, resume_contest, train_by_contest
 from trot.learn.resume import resume as go_on
 from trot.learn.resume_together import resume_together
 from trot.learn.train import DEFAULT_ALGORITHM, Stopped
@@ -108,6 +109,9 @@ def train(
         randomize=randomize or Randomize(),
     )
     with progress_shown(), _stopped_in_python():
+        if asked.candidates > 1:
+            ended = [TrainedRun(run) for run in train_by_contest(asked)]
+            return TrainedRuns(ended) if texts else ended[0]
         if texts:
             return TrainedRuns(TrainedRun(run) for run in train_together(asked))
         return TrainedRun(train_one(asked))
@@ -166,6 +170,9 @@ def resume(
     for one in paths:
         load_run(one, task)
     with progress_shown(), _stopped_in_python():
+        if has_contest(paths):
+            ended = [TrainedRun(run) for run in resume_contest(paths, device, stop_at, iterations, minutes)]
+            return TrainedRuns(ended) if others else ended[0]
         if others:
             return TrainedRuns(
                 TrainedRun(run) for run in resume_together(paths, device, stop_at, iterations, minutes)

@@ -16,7 +16,7 @@ def joined(state: Mapping[str, Any], ranks: Ranks) -> dict[str, Any]:
     """The state with the rows of all ranks. All of them are to ask for it at the same time."""
     whole = dict(state)
     for name, part in state.items():
-        axis = _world_axis(name)
+        axis = world_axis(name)
         if axis is not None:
             whole[name] = ranks.gathered(part, axis)
     return whole
@@ -26,11 +26,12 @@ def own_part(state: Mapping[str, Any], ranks: Ranks) -> dict[str, Any]:
     """The way back: the state with the rows of this rank."""
     own = dict(state)
     for name, part in state.items():
-        axis = _world_axis(name)
+        axis = world_axis(name)
         if axis is not None:
             own[name] = part.tensor_split(ranks.size, dim=axis)[ranks.number]
     return own
 
 
-def _world_axis(name: str) -> int | None:
+def world_axis(name: str) -> int | None:
+    """Of what a learner without members saves by this name; None where it has no rows of worlds."""
     return next((axis for pattern, axis in WORLD_AXES.items() if fnmatch(name, pattern)), None)

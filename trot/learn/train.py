@@ -54,6 +54,9 @@ class TrainSettings(Generic[Settings]):
     """Of the first weights, the starts of episodes and the noise."""
     seeds: tuple[str, ...] = ()
     """Several at once, in one batch: 0-15, or 0 3 7. Each leaves a run folder as if trained alone."""
+    candidates: int = 1
+    """So many policies begin, each with its share of the worlds. The better half goes on again and again, and takes
+    over the others' worlds, until one is left. A power of 2."""
     device: str = "auto"
     """auto takes CUDA where there is a GPU."""
     runs: Path = Path("runs")
@@ -71,6 +74,8 @@ class TrainSettings(Generic[Settings]):
     def __post_init__(self) -> None:
         # What cannot be read is an error before anything is made.
         parsed_seeds(self.seeds)
+        if self.candidates < 1:
+            raise ValueError(f"candidates must be at least 1, not {self.candidates}")
         if self.wandb:
             require_wandb()
         if self.view:

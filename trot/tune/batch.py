@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from trot.envs.trainable import require_trainable
 from trot.learn.capture import NumberedRun, fast_phases
 from trot.learn.learner import Learner
-from trot.learn.resume import GoesOn, load_state, refuse_other_columns
-from trot.learn.resume_together import stopped_at_a_bad_gradient
-from trot.learn.run_record import RunRecord
+from trot.learn.rounds import score, train_up_to
 from trot.learn.train_together import learner_of_seeds
-from trot.learn.trainer import Trainer
 from trot.runs.folder import RunFolder
 from trot.tune.population import Population
 from trot.tune.search import Group
-from trot.tune.trials import make_trial, score
+from trot.tune.trials import make_trial
 
 
 class Batch:
@@ -61,33 +58,9 @@ class Batch:
         self.learner.set_member_settings([group.settings(trial) for trial in trials])
         with contextlib.ExitStack() as opened:
             runs = [opened.enter_context(RunFolder.reopen(path)) for path in paths]
-            self._train(runs, (population.round + 1) * group.iterations)
+            end = (population.round + 1) * group.iterations
+            train_up_to(end, runs, self.learner, self.again, group.base.device, self.phases)
             population.conclude([score(run) for run in runs])
         if population.round < group.rounds:
             population.go_on(group.ranges, group.draw(population.round))
         self.keep()
-
-    def _train(self, runs: Sequence[RunFolder], end: int) -> None:
-        """Train up to this iteration what is not there yet."""
-        asked = [GoesOn.read(run, self.group.base.device, None, None, None) for run in runs]
-        stopped = [stopped_at_a_bad_gradient(run) for run in runs]
-        ended = [one.done >= end or failed for one, failed in zip(asked, stopped, strict=True)]
-        for member, (one, failed) in enumerate(zip(asked, stopped, strict=True)):
-            refuse_other_columns(self.learner, one.columns, one.run)
-            if one.done:
-                load_state(self.learner, one.saved["learner"], one.run, member)
-            if not failed:
-                one.prepare_folder()
-        if all(ended):
-            return
-        first = min(one.done for one, over in zip(asked, ended, strict=True) if not over)
-        records = [self._record(one, over, first) for one, over in zip(asked, ended, strict=True)]
-        trainer = Trainer(records, self.learner, end, self.phases, self.group.rounds * self.group.iterations)
-        trainer.run()
-        trainer.interruption.end(f"Stopped after iteration {trainer.iteration}. Go on: {self.again}")
-
-    def _record(self, one: GoesOn, ended: bool, first: int) -> RunRecord:
-        waits_with = one.saved["learner"] if one.done > first and not ended else None
-        return RunRecord(
-            one.run, one.settings.schedule, one.done, one.saved["seconds"], waits_with, ended, way_on=self.again
-        )

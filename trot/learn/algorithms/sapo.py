@@ -37,6 +37,8 @@ class SapoSettings(SeveralCriticsSettings):
     policy: PolicyKind = "state_dependent"
     entropy_per_action: float = -0.5
     """What the temperature steers the policy's entropy to; below 0."""
+    final_entropy_per_action: float = -0.5
+    """The same at the end; it falls as learning rates do. The policy then ends with little noise, and may saturate."""
     initial_temperature: float = 1.0
     """What a unit of entropy is worth, at the start."""
     temperature_lr: float = 5e-3
@@ -46,8 +48,9 @@ class SapoSettings(SeveralCriticsSettings):
         super().__post_init__()
         require_deviation(self, "a policy that never varies has no entropy")
         require_positive(self, "initial_temperature", "temperature_lr")
-        if not -math.inf < self.entropy_per_action < 0:
-            raise ValueError(f"entropy_per_action must be below 0, not {self.entropy_per_action}")
+        for name in ("entropy_per_action", "final_entropy_per_action"):
+            if not -math.inf < getattr(self, name) < 0:
+                raise ValueError(f"{name} must be below 0, not {getattr(self, name)}")
 
 
 class Temperature(nn.Module):
@@ -68,6 +71,7 @@ class Sapo(SeveralCritics):
     def __init__(self, env: Env, settings: SapoSettings, seed: int = 0) -> None:
         super().__init__(env, settings, seed)
         self.target_entropy = settings.entropy_per_action * env.num_actions
+        self.target_fall = settings.final_entropy_per_action * env.num_actions - self.target_entropy
         self.heat = Temperature(settings.initial_temperature, self.episodes.mean_return)
         # With members, one tensor of (members, 1), as MemberAdam takes it. Nothing decays here: 0 is no natural value.
         weight = self.heat.logarithm
@@ -105,7 +109,8 @@ class Sapo(SeveralCritics):
     def cool(self) -> None:
         """A step of the temperature: lower while the policy is more random than it is to be."""
         # Of temperature * |target| * (entropy - target), by the temperature's logarithm.
-        slope = self.temperature * abs(self.target_entropy) * (self.entropy - self.target_entropy)
+        target = self._falling(self.target_entropy, self.target_fall)
+        slope = self.temperature * abs(self.target_entropy) * (self.entropy - target)
         slope = slope.clamp(-self.settings.max_grad_norm, self.settings.max_grad_norm).unsqueeze(-1)
         stopped = self.stopped.unsqueeze(-1)
         initial = self.settings.temperature_lr
