@@ -55,7 +55,7 @@ class FixedSettingsSettings(TrainingStudySettings):
             fixed += ["--actor-hidden", *map(str, networks.actor_hidden)]
             fixed += ["--critic-hidden", *map(str, networks.critic_hidden)]
         return [
-            Variant("tuned", "Tuned", SHAC.name, ("--preset", "tuned")),
+            Variant("tuned", "Tuned", SHAC.name, ("--preset", "paper")),
             Variant("fixed", "Fixed settings", SHAC.name, tuple(fixed)),
         ]
 

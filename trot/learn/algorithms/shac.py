@@ -26,7 +26,7 @@ from torch import Tensor
 
 from trot.envs.env import Env
 from trot.envs.move import Move
-from trot.learn.algorithms.shac_settings import ShacSettings, general, long_windows, tuned
+from trot.learn.algorithms.shac_settings import ShacSettings, general, long_windows, paper, tuned
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.critic_fit import CriticFit
 from trot.learn.critic_fit_cuda import CudaCriticFit
@@ -473,7 +473,7 @@ SHAC = Algorithm(
     summary="gradients through short windows, a critic beyond: most return per sample; the one to begin with",
     settings=ShacSettings,
     learner=Shac,
-    presets={"tuned": tuned, "general": general},
+    presets={"tuned": tuned, "paper": paper, "general": general},
 )
 NO_CRITIC = Algorithm(
     name="shac-no-critic",
