@@ -98,11 +98,11 @@ def resume_contest(
         runs = [opened.enter_context(RunFolder.reopen(path)) for path in paths]
         runs.sort(key=lambda run: int(run.settings["seed"]))
         opened.enter_context(stoppable(*runs))
+        _refuse_others(runs)
         settings = replace(settings_of(runs[0], device), candidates=runs[0].settings[CANDIDATES])
-        print(
-            f"{settings.task}, {settings.algo}: {settings.candidates} candidates for each of {len(runs)} runs",
-            flush=True,
-        )
+        each = "" if len(runs) == 1 else f" for each of {len(runs)} seeds"
+        folders = f"Run folder{'s' * (len(runs) > 1)}: {', '.join(str(run.path) for run in runs)}"
+        print(f"{settings.task}, {settings.algo}, {settings.candidates} candidates{each}. {folders}", flush=True)
         for number in range(_rounds(settings) - 1):
             _round(number, runs, settings, learner)
             learner = None
@@ -112,6 +112,20 @@ def resume_contest(
     if len(ended) == 1:
         return [resume(ended[0], device, stop_at, iterations, minutes)]
     return resume_together(ended, device, stop_at, iterations, minutes)
+
+
+def _refuse_others(runs: Sequence[RunFolder]) -> None:
+    """Raise where runs differ in more than their seeds and in what ends them."""
+    first = runs[0].settings
+    for run in runs[1:]:
+        differ = [
+            name for name in ("task", "algo", CANDIDATES, "settings") if run.settings.get(name) != first.get(name)
+        ]
+        if differ:
+            raise ValueError(
+                f"{runs[0].path} and {run.path} cannot go on together: they differ in {', '.join(differ)}. One of them "
+                f"still has candidates: {resume_command(next(one for one in runs if in_contest(one)))}"
+            )
 
 
 def _rounds(settings: TrainSettings[Any]) -> int:
