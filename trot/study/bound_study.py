@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import tyro
@@ -24,7 +24,7 @@ class BoundSettings(StudySettings):
         tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN...", help_behavior_hint="(required)")
     ]
     """Run folders, one line each."""
-    lengths: tyro.conf.OmitArgPrefixes[Lengths] = Lengths()
+    lengths: tyro.conf.OmitArgPrefixes[Lengths] = field(default_factory=Lengths)
     num_worlds: Annotated[int | None, WORLDS] = None
     """64 on CUDA, 8 on the CPU unless given."""
     checkpoint: str = "best"

@@ -160,8 +160,14 @@ class Clamped(torch.autograd.Function):
         return action.clamp(-1, 1)
 
     @staticmethod
-    def backward(ctx: Any, bar: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, bar: Tensor) -> Tensor:
         return bar
+
+
+def clamped(action: Tensor) -> Tensor:
+    """As Clamped does it."""
+    result: Tensor = Clamped.apply(action)  # type: ignore[no-untyped-call]
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,8 +244,7 @@ class Improver:
         observation, moves, own = self.env.worlds.observation, [], []
         for step in range(steps):
             own.append(self.act(observation))
-            action: Tensor = Clamped.apply(own[-1] + offsets[step]) if step < len(offsets) else own[-1]
-            moves.append(self.env.advance(action))
+            moves.append(self.env.advance(clamped(own[-1] + offsets[step]) if step < len(offsets) else own[-1]))
             observation = moves[-1].observation
         running = _running(torch.stack([move.terminated | move.truncated for move in moves]))
         returns = torch.where(running, self.env.rewards(moves), 0.0).sum(dim=0)
