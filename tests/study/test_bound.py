@@ -16,7 +16,8 @@ from trot.learn.agent import load_agent
 from trot.learn.play import agent_acts, play
 from trot.runs.folder import RunFolder
 from trot.study.bound_study import summary
-from trot.study.improved_actions import Bound, Improver, Lengths, bound, played_rewards
+from trot.study.improved_actions import Bound, bound, played_rewards
+from trot.study.improver import Improver, Lengths
 
 LINEAR = Lengths(settle=4, stretch=docking.STEPS - 4, tail=0, window=docking.STEPS, sweeps=1, tries=60)
 SHORT = Lengths(settle=2, stretch=12, tail=4, window=6, sweeps=2, tries=4)

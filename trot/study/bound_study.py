@@ -9,8 +9,9 @@ from typing import Annotated
 import tyro
 
 from trot.command_line import WORLDS
-from trot.study.improved_actions import Bound, Lengths
+from trot.study.improved_actions import Bound
 from trot.study.improved_actions import bound as bound
+from trot.study.improver import Lengths
 from trot.study.one_study import Study, StudySettings
 from trot.study.study_folder import StudyFolder
 from trot.study.subject import find_subject
