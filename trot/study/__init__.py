@@ -18,6 +18,7 @@ STUDIES: dict[str, str] = {
     "gradients": "trot.study.gradients_study:GRADIENTS",
     "growth": "trot.study.growth_study:GROWTH",
     "contact": "trot.study.contact_study:CONTACT",
+    "bound": "trot.study.bound_study:BOUND",
     "horizon": "trot.study.horizon_study:HORIZON",
     "deterministic": "trot.study.ablations:DETERMINISTIC",
     "fixed-settings": "trot.study.ablations:FIXED_SETTINGS",
