@@ -164,11 +164,14 @@ def _round(number: int, runs: Sequence[RunFolder], settings: TrainSettings[Any],
         ]
         candidates = [opened.enter_context(RunFolder.reopen(path)) for path in paths]
         train_up_to(end, candidates, learner, resume_command(*runs), settings.device)
-        scores = [one for one in map(score, candidates) if one is not None]
-    if not scores:
-        raise ValueError(
-            f"no candidate has a return after {end} iterations: learning failed in all of them, or no episode ended"
-        )
+    returns = [score(candidate) for candidate in candidates]
+    for place, run in enumerate(runs):
+        if all(found is None for found in returns[place * each : (place + 1) * each]):
+            raise ValueError(
+                f"no candidate of {run.path} has a return after {end} iterations: learning failed in all of them, or "
+                "no episode ended"
+            )
+    scores = [found for found in returns if found is not None]
     told = f"{short(min(scores))} to {short(max(scores))}"
     print(f"Round {number + 1} of {_rounds(settings)}: {len(candidates)} candidates, returns from {told}", flush=True)
 
@@ -207,8 +210,10 @@ def _pairs(run: RunFolder, number: int, settings: TrainSettings[Any]) -> list[tu
     before = [RunFolder.open(_folder(run, number - 1, place)) for place in range(settings.candidates >> (number - 1))]
     returns = [-math.inf if found is None else found for found in map(score, before)]
     ranked = sorted(range(len(before)), key=lambda place: -returns[place])
-    half = len(before) // 2
-    return [(before[winner], before[other]) for winner, other in zip(ranked[:half], ranked[half:], strict=True)]
+    # One that failed before it was saved leaves nothing: the best stands in for it.
+    found = [before[place if "last" in before[place].checkpoint_names() else ranked[0]] for place in ranked]
+    half = len(found) // 2
+    return list(zip(found[:half], found[half:], strict=True))
 
 
 def _crown(run: RunFolder, settings: TrainSettings[Any]) -> None:
