@@ -144,9 +144,10 @@ def _learner(settings: TrainSettings[Any], seeds: Sequence[int], number: int) ->
 
 
 def _of_round(settings: TrainSettings[Any], number: int) -> TrainSettings[Any]:
-    """With the worlds that a candidate has then."""
+    """With the worlds that a candidate has then. A goal is the run's: candidates learn for as long as each other."""
     worlds = settings.settings.num_worlds // (settings.candidates >> number)
-    return replace(settings, settings=replace(settings.settings, num_worlds=worlds))
+    own, schedule = replace(settings.settings, num_worlds=worlds), replace(settings.schedule, stop_at=None)
+    return replace(settings, settings=own, schedule=schedule)
 
 
 def _round(number: int, runs: Sequence[RunFolder], settings: TrainSettings[Any], learner: Learner | None) -> None:
