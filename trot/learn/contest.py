@@ -28,8 +28,8 @@ from trot.envs.trainable import require_trainable
 from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Learner
 from trot.learn.rank_state import world_axis
-from trot.learn.resume import resume, settings_of
-from trot.learn.resume_together import resume_together
+from trot.learn.resume import GoesOn, resume, settings_of
+from trot.learn.resume_together import refuse_others, resume_together
 from trot.learn.rounds import score, take_over, train_up_to
 from trot.learn.run_record import resume_command, writing_into
 from trot.learn.seeds import parsed_seeds
@@ -98,6 +98,7 @@ def resume_contest(
         runs = [opened.enter_context(RunFolder.reopen(path)) for path in paths]
         runs.sort(key=lambda run: int(run.settings["seed"]))
         opened.enter_context(stoppable(*runs))
+        _refuse_other_contests(runs, device)
         settings = replace(settings_of(runs[0], device), candidates=runs[0].settings[CANDIDATES])
         print(
             f"{settings.task}, {settings.algo}: {settings.candidates} candidates for each of {len(runs)} runs",
@@ -112,6 +113,17 @@ def resume_contest(
     if len(ended) == 1:
         return [resume(ended[0], device, stop_at, iterations, minutes)]
     return resume_together(ended, device, stop_at, iterations, minutes)
+
+
+def _refuse_other_contests(runs: Sequence[RunFolder], device: str) -> None:
+    """Raise where runs differ in more than their seeds."""
+    refuse_others([GoesOn.read(run, device, None, None, None) for run in runs])
+    for run in runs[1:]:
+        if run.settings.get(CANDIDATES) != runs[0].settings.get(CANDIDATES):
+            raise ValueError(
+                f"{runs[0].path} and {run.path} cannot go on together: they differ in {CANDIDATES}. "
+                "One batch takes runs that differ in their seeds alone"
+            )
 
 
 def _rounds(settings: TrainSettings[Any]) -> int:
