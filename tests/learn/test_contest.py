@@ -23,7 +23,7 @@ from trot.runs.listing import list_runs
 CANDIDATES, WORLDS, HORIZON, ITERATIONS, EACH = 4, 16, 8, 12, 4
 TWO = {"candidates": 2, "worlds": 4, "iterations": 6}
 SMALL = ["--horizon", str(HORIZON), "--actor-hidden", "8", "--critic-hidden", "8", "--critic-passes", "2"]
-SMALL += ["--save-every", "3", "--device", "cpu"]
+SMALL += ["--save-every", "3", "--keep-every", "6", "--device", "cpu"]
 
 
 def train(root, *options, worlds=WORLDS, candidates=CANDIDATES, iterations=ITERATIONS):
@@ -291,7 +291,7 @@ def test_under_torchrun_it_is_refused(tmp_path, monkeypatch, capsys):
 
 def test_from_python(whole, tmp_path):
     given = {"horizon": HORIZON, "actor_hidden": (8,), "critic_hidden": (8,), "critic_passes": 2, "save_every": 3}
-    given |= {"iterations": ITERATIONS, "worlds": WORLDS, "candidates": CANDIDATES, "device": "cpu"}
+    given |= {"iterations": ITERATIONS, "worlds": WORLDS, "candidates": CANDIDATES, "keep_every": 6, "device": "cpu"}
     run = trot.train(DOCKING, runs=tmp_path, **given)
     assert isinstance(run, trot.TrainedRun)
     assert same_bits(left(tmp_path / "Docking-shac-0"), left(folder(whole)))
