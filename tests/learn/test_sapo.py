@@ -89,6 +89,23 @@ def test_steps_of_the_temperature_by_hand(entropy, slope):
         assert sapo.heat.logarithm.item() == pytest.approx(first - math.copysign(5e-3, slope), abs=1e-9)
 
 
+@pytest.mark.parametrize(("done", "slope"), [(0, 0.3), (5, 0.75), (10, 1.2), (20, 2.1), (25, 2.1)])
+def test_the_target_of_the_entropy_falls_as_learning_rates_do(done, slope):
+    options = {"initial_temperature": 2.0, "max_grad_norm": 5.0, "final_entropy_per_action": -0.7}
+    sapo = learner(algo="sapo", **options)
+    sapo.entropy = torch.tensor(-1.4, dtype=torch.float64)
+    sapo.iteration.fill_(done)
+    # From -1.5 to -2.1 in twenty iterations: 2 * 1.5 * (0.1 + 0.6 * done / 20), and no further behind the last.
+    sapo.cool()
+    assert sapo.temperature_optimizer.exp_avg_0.item() == pytest.approx(0.3 * slope, rel=1e-6)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, math.nan, -math.inf])
+def test_a_final_entropy_that_is_not_below_zero_is_refused(value):
+    with pytest.raises(ValueError, match="final_entropy_per_action must be below 0"):
+        learner(algo="sapo", final_entropy_per_action=value)
+
+
 def test_two_critics_begin_apart_and_their_mean_is_what_they_say_together():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -28,8 +28,8 @@ from trot.envs.trainable import require_trainable
 from trot.learn.algorithms import find_algorithm
 from trot.learn.learner import Learner
 from trot.learn.rank_state import world_axis
-from trot.learn.resume import resume, settings_of
-from trot.learn.resume_together import resume_together
+from trot.learn.resume import GoesOn, resume, settings_of
+from trot.learn.resume_together import refuse_others, resume_together
 from trot.learn.rounds import score, take_over, train_up_to
 from trot.learn.run_record import resume_command, writing_into
 from trot.learn.seeds import parsed_seeds
@@ -98,7 +98,7 @@ def resume_contest(
         runs = [opened.enter_context(RunFolder.reopen(path)) for path in paths]
         runs.sort(key=lambda run: int(run.settings["seed"]))
         opened.enter_context(stoppable(*runs))
-        _refuse_others(runs)
+        _refuse_other_contests(runs, device)
         settings = replace(settings_of(runs[0], device), candidates=runs[0].settings[CANDIDATES])
         each = "" if len(runs) == 1 else f" for each of {len(runs)} seeds"
         folders = f"Run folder{'s' * (len(runs) > 1)}: {', '.join(str(run.path) for run in runs)}"
@@ -114,17 +114,14 @@ def resume_contest(
     return resume_together(ended, device, stop_at, iterations, minutes)
 
 
-def _refuse_others(runs: Sequence[RunFolder]) -> None:
-    """Raise where runs differ in more than their seeds and in what ends them."""
-    first = runs[0].settings
+def _refuse_other_contests(runs: Sequence[RunFolder], device: str) -> None:
+    """Raise where runs differ in more than their seeds."""
+    refuse_others([GoesOn.read(run, device, None, None, None) for run in runs])
     for run in runs[1:]:
-        differ = [
-            name for name in ("task", "algo", CANDIDATES, "settings") if run.settings.get(name) != first.get(name)
-        ]
-        if differ:
+        if run.settings.get(CANDIDATES) != runs[0].settings.get(CANDIDATES):
             raise ValueError(
-                f"{runs[0].path} and {run.path} cannot go on together: they differ in {', '.join(differ)}. One of them "
-                f"still has candidates: {resume_command(next(one for one in runs if in_contest(one)))}"
+                f"{runs[0].path} and {run.path} cannot go on together: they differ in {CANDIDATES}. "
+                "One batch takes runs that differ in their seeds alone"
             )
 
 
@@ -158,9 +155,10 @@ def _learner(settings: TrainSettings[Any], seeds: Sequence[int], number: int) ->
 
 
 def _of_round(settings: TrainSettings[Any], number: int) -> TrainSettings[Any]:
-    """With the worlds that a candidate has then."""
+    """With the worlds that a candidate has then. A goal is the run's: candidates learn for as long as each other."""
     worlds = settings.settings.num_worlds // (settings.candidates >> number)
-    return replace(settings, settings=replace(settings.settings, num_worlds=worlds))
+    own, schedule = replace(settings.settings, num_worlds=worlds), replace(settings.schedule, stop_at=None)
+    return replace(settings, settings=own, schedule=schedule)
 
 
 def _round(number: int, runs: Sequence[RunFolder], settings: TrainSettings[Any], learner: Learner | None) -> None:
@@ -178,11 +176,14 @@ def _round(number: int, runs: Sequence[RunFolder], settings: TrainSettings[Any],
         ]
         candidates = [opened.enter_context(RunFolder.reopen(path)) for path in paths]
         train_up_to(end, candidates, learner, resume_command(*runs), settings.device)
-        scores = [one for one in map(score, candidates) if one is not None]
-    if not scores:
-        raise ValueError(
-            f"no candidate has a return after {end} iterations: learning failed in all of them, or no episode ended"
-        )
+    returns = [score(candidate) for candidate in candidates]
+    for place, run in enumerate(runs):
+        if all(found is None for found in returns[place * each : (place + 1) * each]):
+            raise ValueError(
+                f"no candidate of {run.path} has a return after {end} iterations: learning failed in all of them, or "
+                "no episode ended"
+            )
+    scores = [found for found in returns if found is not None]
     told = f"{short(min(scores))} to {short(max(scores))}"
     print(f"Round {number + 1} of {_rounds(settings)}: {len(candidates)} candidates, returns from {told}", flush=True)
 
@@ -221,8 +222,10 @@ def _pairs(run: RunFolder, number: int, settings: TrainSettings[Any]) -> list[tu
     before = [RunFolder.open(_folder(run, number - 1, place)) for place in range(settings.candidates >> (number - 1))]
     returns = [-math.inf if found is None else found for found in map(score, before)]
     ranked = sorted(range(len(before)), key=lambda place: -returns[place])
-    half = len(before) // 2
-    return [(before[winner], before[other]) for winner, other in zip(ranked[:half], ranked[half:], strict=True)]
+    # One that failed before it was saved leaves nothing: the best stands in for it.
+    found = [before[place if "last" in before[place].checkpoint_names() else ranked[0]] for place in ranked]
+    half = len(found) // 2
+    return list(zip(found[:half], found[half:], strict=True))
 
 
 def _crown(run: RunFolder, settings: TrainSettings[Any]) -> None:

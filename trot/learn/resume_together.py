@@ -36,7 +36,7 @@ def resume_together(
         runs.sort(key=lambda run: int(run.settings["seed"]))
         opened.enter_context(stoppable(*runs))
         asked = [GoesOn.read(run, device, stop_at, iterations, minutes) for run in runs]
-        _refuse_others(asked)
+        refuse_others(asked)
         _go_on(asked)
     return runs
 
@@ -89,7 +89,7 @@ def _apart(paths: Sequence[Path]) -> Sequence[Path]:
     return paths
 
 
-def _refuse_others(asked: Sequence[GoesOn]) -> None:
+def refuse_others(asked: Sequence[GoesOn]) -> None:
     """Raise where runs differ in more than their seeds and in what ends them, or have the same seed."""
     first = asked[0]
     for one in asked[1:]:
