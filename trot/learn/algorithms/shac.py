@@ -483,6 +483,7 @@ NO_CRITIC = Algorithm(
     learner=Shac,
     presets={
         "tuned": lambda task: replace(tuned(task), critic=False),
+        "paper": lambda task: replace(paper(task), critic=False),
         "general": lambda task: replace(general(task), critic=False),
     },
 )
