@@ -50,7 +50,7 @@ def test_a_run_folder_holds_settings_machine_metrics_and_checkpoints(tmp_path):
     # Given on the command line, tuned for the task, and general.
     assert run.settings["settings"]["actor_lr"] == 1e-3
     assert run.settings["settings"]["critic_lr"] == 2e-4
-    assert run.settings["settings"]["gamma"] == 0.99
+    assert run.settings["settings"]["td_lambda"] == 0.95
     assert "torch" in (run.path / "machine.json").read_text()
     rows = run.read_metrics()
     assert [row["iteration"] for row in rows] == list(range(1, 13))
