@@ -162,7 +162,7 @@ def _error(found: list[Tensor], exact: list[Tensor]) -> float:
 
 
 def _measure_case(task: str, members: int, asked: CriticBenchSettings, device: str) -> list[list[str]]:
-    settings = find_algorithm("shac").resolve(task)
+    settings = find_algorithm("shac").paper_settings(task)
     assert isinstance(settings, ShacSettings)
     inputs = make_env(task, 1, device).num_observations
     case = Case.draw(inputs, settings, members, asked.passes, device)

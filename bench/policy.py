@@ -67,7 +67,7 @@ class Case:
 
     @classmethod
     def draw(cls, task: str, members: int, rows: int, device: str) -> Case:
-        settings = find_algorithm("shac").resolve(task)
+        settings = find_algorithm("shac").paper_settings(task)
         assert isinstance(settings, ShacSettings)
         stacked = None if members == 1 else members
         torch.manual_seed(0)

@@ -23,8 +23,8 @@ from bench.report import describe_machine, gpu_name, markdown_table
 from bench.robots import ROOT
 from trot.envs.device import existing_device, memory_bytes
 from trot.envs.registry import make_task
-from trot.learn.algorithms import find_algorithm
-from trot.learn.train import DEFAULT_ALGORITHM, choose_device
+from trot.learn.algorithms import DEFAULT_ALGORITHM, find_algorithm
+from trot.learn.train import choose_device
 
 ON_CUDA = tuple(4**power for power in range(3, 9))
 ON_CPU = (16, 64, 256, 1024)
@@ -109,7 +109,7 @@ def run_scale_bench(settings: ScaleBenchSettings) -> None:
     for task in settings.tasks:
         worlds = sorted(set(settings.worlds or (ON_CUDA if device.startswith("cuda") else ON_CPU)))
         batches = [Batch(task, count) for count in worlds]
-        own = algorithm.resolve(task).num_worlds
+        own = algorithm.paper_settings(task).num_worlds
         batches += [Batch(task, own, members) for members in sorted(set(settings.members))]
         batches += [Batch(task, worlds[-1], ranks=ranks) for ranks in sorted(set(settings.ranks))]
         measured: list[Measured] = []

@@ -28,7 +28,7 @@ def measure(
     if device == "cpu":
         _limit_memory()
     algorithm = find_algorithm(algo)
-    settings = replace(algorithm.resolve(task), num_worlds=worlds)
+    settings = replace(algorithm.paper_settings(task), num_worlds=worlds)
     try:
         found = measure_iterations(algorithm, task, settings, device, iterations, members)
     except (MemoryError, RuntimeError, TooManyWorldsError) as error:

@@ -20,9 +20,9 @@ import tyro
 from bench.report import describe_machine, gpu_name, markdown_table
 from trot.envs.device import existing_device
 from trot.envs.registry import TASKS, make_task
-from trot.learn.algorithms import find_algorithm
+from trot.learn.algorithms import DEFAULT_ALGORITHM, find_algorithm
 from trot.learn.iteration_time import IterationTime, measure_iterations
-from trot.learn.train import DEFAULT_ALGORITHM, choose_device
+from trot.learn.train import choose_device
 
 PROGRAM_OF_2022 = {"ant": 880, "half_cheetah": 704, "humanoid": 2360, "muscle_humanoid": 2390, "hopper": 975}
 """What the program released with the paper takes for an iteration of SHAC on an H200, ms."""
@@ -56,7 +56,9 @@ def measure_training(task: str, device: str, asked: TrainBenchSettings) -> Itera
     """With the settings tuned for the task, but for what is asked."""
     algorithm = find_algorithm(asked.algo)
     changes = {"num_worlds": asked.worlds, "horizon": asked.horizon}
-    settings = replace(algorithm.resolve(task), **{name: value for name, value in changes.items() if value is not None})
+    settings = replace(
+        algorithm.paper_settings(task), **{name: value for name, value in changes.items() if value is not None}
+    )
     return measure_iterations(algorithm, task, settings, device, asked.iterations, asked.members)
 
 

@@ -89,10 +89,10 @@ def test_a_run_is_begun_or_gone_on_with_or_finished(tmp_path):
     ("changes", "options", "differ"),
     [
         (["num_worlds=8"], [], "num_worlds was 64 and is 8"),
-        ([], ["--iterations", "3"], "iterations was 500 and is 3"),
-        (["actor_hidden=7"], [], "actor_hidden was [64, 64] and is [7]"),
+        ([], ["--iterations", "3"], "iterations was 1000 and is 3"),
+        (["actor_hidden=7"], [], "actor_hidden was [128, 128] and is [7]"),
         (["stop_at=-600"], [], "stop_at was None and is -600.0"),
-        ([], ["--preset", "general"], "iterations was 500 and is 2000"),
+        ([], ["--preset", "general"], "iterations was 1000 and is 2000"),
     ],
 )
 def test_a_run_with_other_settings_is_not_taken_for_this_one(tmp_path, changes, options, differ):
@@ -146,8 +146,8 @@ def test_variants_of_one_algorithm_differ_in_their_options_alone(tmp_path):
     given = ("cartpole", variants, (0,), tmp_path, "cpu", None, ["--iterations", "7"])
     short, plain = make_members(*given, ["num_worlds=8", "short.gamma=0.5"])
     assert (short.name, plain.name) == ("cartpole-short-0", "cartpole-plain-0")
-    assert (short.asked.settings.horizon, plain.asked.settings.horizon) == (4, 32)
-    assert (short.asked.settings.gamma, plain.asked.settings.gamma) == (0.5, 0.99)
+    assert (short.asked.settings.horizon, plain.asked.settings.horizon) == (4, 64)
+    assert (short.asked.settings.gamma, plain.asked.settings.gamma) == (0.5, 0.998)
     assert short.asked.settings.num_worlds == plain.asked.settings.num_worlds == 8
     with pytest.raises(ValueError, match=r"--set plain\.horizon=8: horizon is what is compared here"):
         make_members(*given, ["plain.horizon=8"])

@@ -11,6 +11,7 @@ from trot.learn.algorithms import find_algorithm
 SMALL = {
     "num_worlds": 4,
     "horizon": 6,
+    "gamma": 0.99,
     "iterations": 20,
     "critic_batches": 2,
     "critic_passes": 2,

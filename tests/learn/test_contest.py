@@ -1,6 +1,6 @@
 """`trot train --candidates`: who goes on, what the run takes over, and that a stopped contest goes on to the bit.
 
-Four candidates on a sled, in three rounds of four iterations; every world ends an episode in each of them.
+Four candidates on a sled, in rounds of six, three and three iterations; every world ends an episode in each of them.
 """
 
 import shutil
@@ -20,7 +20,9 @@ from trot.learn.contest import has_contest
 from trot.runs.folder import RunFolder
 from trot.runs.listing import list_runs
 
-CANDIDATES, WORLDS, HORIZON, ITERATIONS, EACH = 4, 16, 8, 12, 4
+CANDIDATES, WORLDS, HORIZON, ITERATIONS = 4, 16, 8, 12
+FIRST, SECOND = 6, 9
+"""Iterations after which rounds end: half of all, then half of what is left."""
 TWO = {"candidates": 2, "worlds": 4, "iterations": 6}
 SMALL = ["--horizon", str(HORIZON), "--actor-hidden", "8", "--critic-hidden", "8", "--critic-passes", "2"]
 SMALL += ["--save-every", "3", "--keep-every", "6", "--device", "cpu"]
@@ -85,7 +87,7 @@ def test_in_the_first_round_each_learns_what_its_seed_learns_alone(whole, tmp_pa
         assert {**ours.settings, "preset": None} == {**alone.settings, "preset": None}
         assert same_bits(ours.load_checkpoint("initial"), alone.load_checkpoint("initial"))
         rows = timeless_rows(ours.path)
-        assert len(rows) == EACH
+        assert len(rows) == FIRST
         # Float32 sums are taken in another order.
         for found, expected in zip(rows, timeless_rows(alone.path), strict=False):
             assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
@@ -97,9 +99,9 @@ def test_the_better_half_goes_on_and_then_the_better_one(whole):
     second = [candidate(whole, 2, place) for place in range(2)]
     assert [run.settings["seed"] for run in second] == [run.settings["seed"] for run in ranked[:2]]
     for run, parent in zip(second, ranked, strict=False):
-        assert timeless_rows(run.path)[: EACH - 1] == timeless_rows(parent.path)[: EACH - 1]
+        assert timeless_rows(run.path)[: FIRST - 1] == timeless_rows(parent.path)[: FIRST - 1]
     winner, _ = in_order(whole, 2, 2)
-    assert timeless_rows(folder(whole))[: 2 * EACH] == timeless_rows(winner.path)
+    assert timeless_rows(folder(whole))[:SECOND] == timeless_rows(winner.path)
 
 
 def test_the_run_that_is_left_is_whole_and_counts_the_steps_of_all(whole):
@@ -125,12 +127,12 @@ def test_the_winner_keeps_what_it_learned_and_takes_over_the_worlds_of_the_other
     assert train(tmp_path) == 130
     monkeypatch.undo()
     crowned = RunFolder.open(folder(tmp_path)).load_checkpoint("last")
-    assert crowned["iteration"] == 2 * EACH and not crowned["finished"]
+    assert crowned["iteration"] == SECOND and not crowned["finished"]
     winner, other = (run.load_checkpoint("last")["learner"] for run in in_order(tmp_path, 2, 2))
     learned = crowned["learner"]
     for name in ("episodes.collected", "episodes.age"):
         assert learned[name].equal(torch.cat([winner[name], other[name]]))
-    assert learned["steps"] == winner["steps"] + other["steps"] == 2 * EACH * HORIZON * WORLDS
+    assert learned["steps"] == winner["steps"] + other["steps"] == SECOND * HORIZON * WORLDS
     for name in winner:
         if name.startswith(("agent.", "critic.", "target_critic.", "best.", "policy_optimizer.")):
             assert learned[name].equal(winner[name]), name
@@ -146,7 +148,7 @@ def test_scores_decide(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(contest, "score", lambda run: order[run.settings["seed"]])
     assert train(tmp_path) == 0
     assert [candidate(tmp_path, 2, place).settings["seed"] for place in range(2)] == [20_000, 0]
-    assert timeless_rows(folder(tmp_path))[: 2 * EACH] == timeless_rows(candidate(tmp_path, 2, 0).path)
+    assert timeless_rows(folder(tmp_path))[:SECOND] == timeless_rows(candidate(tmp_path, 2, 0).path)
 
 
 def test_candidates_that_fail_at_once_end_and_the_one_that_does_not_wins(tmp_path, monkeypatch):
@@ -154,7 +156,7 @@ def test_candidates_that_fail_at_once_end_and_the_one_that_does_not_wins(tmp_pat
     assert train(tmp_path) == 0
     rows = timeless_rows(folder(tmp_path))
     assert [row["iteration"] for row in rows] == [*range(1, ITERATIONS + 1)] and not any(row["stopped"] for row in rows)
-    assert rows[: EACH - 1] == timeless_rows(candidate(tmp_path, 1, 2).path)[: EACH - 1]
+    assert rows[: FIRST - 1] == timeless_rows(candidate(tmp_path, 1, 2).path)[: FIRST - 1]
     worlds = RunFolder.open(folder(tmp_path)).load_checkpoint("last")["learner"]["_extra_state"]["env"]["worlds"]
     assert len(worlds["joint_q"]) == WORLDS
 
@@ -163,26 +165,26 @@ def test_where_all_candidates_fail_that_is_said(tmp_path, monkeypatch, capsys):
     spoil(monkeypatch, *range(CANDIDATES))
     assert train(tmp_path) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert f"no candidate of {folder(tmp_path)} has a return after {EACH} iterations" in line
+    assert f"no candidate of {folder(tmp_path)} has a return after {FIRST} iterations" in line
 
 
 def test_a_goal_is_the_runs_not_the_candidates(tmp_path):
     assert train(tmp_path, "--stop-at", "-1e9") == 0
     for round_, number in ((1, 4), (2, 2)):
         for place in range(number):
-            assert len(timeless_rows(candidate(tmp_path, round_, place).path)) == round_ * EACH
+            assert len(timeless_rows(candidate(tmp_path, round_, place).path)) == (FIRST, SECOND)[round_ - 1]
     run = RunFolder.open(folder(tmp_path))
-    assert run.last_metrics()["iteration"] == 2 * EACH + 1 and run.load_checkpoint("last")["finished"]
+    assert run.last_metrics()["iteration"] == SECOND + 1 and run.load_checkpoint("last")["finished"]
 
 
-@pytest.mark.parametrize("iteration", [2, EACH, EACH + 2, 2 * EACH + 2])
+@pytest.mark.parametrize("iteration", [2, FIRST, FIRST + 2, SECOND + 2])
 def test_after_ctrl_c_a_contest_goes_on_to_the_bit(whole, tmp_path, monkeypatch, capsys, iteration):
     ctrl_c_in_iteration(monkeypatch, iteration)
     assert train(tmp_path) == 130
     monkeypatch.undo()
     path = folder(tmp_path)
     assert capsys.readouterr().out.endswith(f"Stopped after iteration {iteration}. Go on: trot resume {path}\n")
-    assert has_contest([path]) == (iteration <= 2 * EACH)
+    assert has_contest([path]) == (iteration <= SECOND)
     assert main(["resume", str(path)]) == 0
     assert not has_contest([path])
     assert same_bits(left(path), left(folder(whole)))
@@ -190,7 +192,7 @@ def test_after_ctrl_c_a_contest_goes_on_to_the_bit(whole, tmp_path, monkeypatch,
 
 @pytest.mark.parametrize(("lacks", "place"), [("checkpoints/last.pt", 0), ("settings.json", 1)])
 def test_folders_that_were_half_made_are_made_anew(whole, tmp_path, monkeypatch, lacks, place):
-    ctrl_c_in_iteration(monkeypatch, EACH + 1)
+    ctrl_c_in_iteration(monkeypatch, FIRST + 1)
     assert train(tmp_path) == 130
     monkeypatch.undo()
     (folder(tmp_path) / "candidates" / f"2-{place}" / lacks).unlink()
@@ -265,9 +267,9 @@ def test_a_contest_goes_on_with_none_that_has_other_settings(tmp_path, monkeypat
     ("options", "message"),
     [
         (["--candidates", "3"], "candidates must be 2, 4, 8 or another power of 2, not 3"),
-        (["--candidates", "0"], "candidates must be at least 1, not 0"),
+        (["--candidates", "-1"], "candidates must be 1 or more, or 0 for what serves the task, not -1"),
         (["--num-worlds", "18"], "18 worlds cannot be shared by 4 candidates"),
-        (["--iterations", "8"], "each of 3 rounds has 16 steps, and an episode"),
+        (["--iterations", "11"], "the last of 3 rounds have 16 steps, and an episode"),
         (["--start-from", "elsewhere"], "--start-from is for one policy: leave --candidates out"),
         (["--view"], "--view shows one policy: leave --candidates out"),
         (["--algo", "ppo"], "Ppo cannot learn with several seeds at once"),

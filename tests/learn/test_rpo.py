@@ -1,14 +1,19 @@
 """RPO against SHAC's own gradient, against PyTorch's distributions, and by numbers worked by hand."""
 
 import math
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 import torch
-from small_shac import copies, learner, metrics, prepared, same, vector, watched
+from small_shac import SMALL, copies, learner, metrics, prepared, run, same, vector, watched
 
+import trot
+from trot.envs.registry import make_task
+from trot.learn.algorithms import find_algorithm
 from trot.learn.algorithms.rpo import divergence
 from trot.learn.algorithms.shac import Shac
+from trot.learn.member_learner import make_member_learner
 
 PLAIN = {"kl_weight": 0.0, "entropy_weight": 0.0}
 
@@ -90,3 +95,34 @@ def test_the_divergence_of_two_gaussians_by_hand():
     mean, other, log_std, other_log_std = (torch.tensor([[value]]) for value in (0.0, 1.0, 0.0, math.log(2)))
     assert divergence(mean, log_std, other, other_log_std).item() == pytest.approx(math.log(2) - 0.25, rel=1e-6)
     assert divergence(other, log_std, other, log_std).item() == 0
+
+
+@pytest.mark.parametrize("members", [None, (0, 3)])
+def test_one_pass_and_one_critic_are_shac(members):
+    """Step by step: losses, networks, target critic and Adam's moments."""
+    alike = {"critics": 1, "activation": "elu", "weight_decay": 0.0, "policy_passes": 1, "kl_weight": 0.0}
+    shac_settings = replace(find_algorithm("shac").resolve("hopper"), **SMALL)
+    same_settings = {field.name: getattr(shac_settings, field.name) for field in fields(shac_settings)}
+    rpo_settings = replace(find_algorithm("rpo").resolve("hopper"), **same_settings, **alike)
+    learners = []
+    for algo, settings in (("shac", shac_settings), ("rpo", rpo_settings)):
+        algorithm = find_algorithm(algo)
+        if members is None:
+            env = trot.make_env("hopper", settings.num_worlds, dtype=torch.float64)
+            learners.append(algorithm.learner(env, settings, 0))
+        else:
+            made = make_member_learner(algorithm, make_task("hopper"), settings, members, dtype=torch.float64)
+            learners.append(made)
+    shac, rpo = (run(one, 4) for one in learners)
+    assert rpo.native_fit is not None and type(rpo.native_fit) is type(shac.native_fit)
+    expected, found = shac.state_dict(), rpo.state_dict()
+    names = [name for name, value in expected.items() if isinstance(value, torch.Tensor) and name != "metrics"]
+    assert any(name.startswith("critic.network") for name in names)
+    for name in names:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-8, atol=1e-11, err_msg=name)
+
+
+def test_the_authors_pay_for_entropy_and_the_default_does_not():
+    rpo = find_algorithm("rpo")
+    assert rpo.resolve("ant", "paper").entropy_weight == 0.2 and rpo.resolve("ant").entropy_weight == 0
+    assert rpo.resolve("ant", "paper").actor_hidden == (400, 200, 100)

@@ -433,7 +433,8 @@ def test_every_algorithm_is_listed(capsys):
 @pytest.mark.slow
 def test_cartpole_swings_up(tmp_path):
     """500 iterations lead to about -550; a pole that hangs down costs -2400."""
-    arguments = ["train", "cartpole", "--device", "cpu", "--runs", str(tmp_path), "--name", "run", "--stop-at", "-700"]
+    own = ["--runs", str(tmp_path), "--name", "run", "--stop-at", "-700"]
+    arguments = ["train", "cartpole", "--preset", "paper", "--device", "cpu", *own]
     assert main(arguments) == 0
     run = RunFolder.open(tmp_path / "run")
     assert run.read_metrics()[-1]["episode_return"] >= -700

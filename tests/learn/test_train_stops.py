@@ -193,7 +193,7 @@ def test_settings_that_changed_since_are_named(tmp_path, capsys, whole):
     del settings["checksum"]
     file.write_text(json.dumps(settings))
     line = refused(path, capsys)
-    assert "does not fit its task, algorithm and settings as they are now: hidden was [64, 64] and is [8]. " in line
+    assert "does not fit its task, algorithm and settings as they are now: hidden was [128, 128] and is [8]. " in line
     assert line.endswith(f"go on: trot resume {path}; or begin anew: trot train cartpole")
     file.write_text(text)
     assert main(["resume", str(path)]) == 0

@@ -103,7 +103,7 @@ def test_a_case_has_the_gradient_that_training_in_such_physics_would_have():
 def trot_settings(num_worlds, horizon):
     from trot.learn.algorithms import find_algorithm
 
-    return replace(find_algorithm("shac").resolve("hopper"), num_worlds=num_worlds, horizon=horizon)
+    return replace(find_algorithm("shac").resolve("hopper", "paper"), num_worlds=num_worlds, horizon=horizon)
 
 
 def test_the_share_of_steep_worlds_is_that_of_the_metrics():

@@ -16,10 +16,11 @@ from trot.envs.given_task import FROM_PYTHON, GivenTask
 from trot.envs.randomize import Randomize
 from trot.envs.ranks import refuse_ranks
 from trot.envs.registry import task_name
+from trot.learn.candidates import with_candidates
 from trot.learn.contest import has_contest, resume_contest, train_by_contest
 from trot.learn.resume import resume as go_on
 from trot.learn.resume_together import resume_together
-from trot.learn.train import DEFAULT_ALGORITHM, Stopped
+from trot.learn.train import Stopped, algorithm_for, choose_device
 from trot.learn.train import train as train_one
 from trot.learn.train_together import train_together
 from trot.runs.folder import RunFolder
@@ -32,7 +33,7 @@ RunPath = str | os.PathLike[str]
 def train(
     task: str | GivenTask,
     *,
-    algo: str = ...,
+    algo: str | None = ...,
     preset: str | None = ...,
     seed: int = ...,
     seeds: None = ...,
@@ -48,7 +49,7 @@ def train(
 def train(
     task: str | GivenTask,
     *,
-    algo: str = ...,
+    algo: str | None = ...,
     preset: str | None = ...,
     seeds: Seeds,
     device: str = ...,
@@ -62,7 +63,7 @@ def train(
 def train(
     task: str | GivenTask,
     *,
-    algo: str = DEFAULT_ALGORITHM,
+    algo: str | None = None,
     preset: str | None = None,
     seed: int | None = None,
     seeds: Seeds | None = None,
@@ -77,7 +78,7 @@ def train(
     Args:
         task: One of `trot tasks`, path/to/file.py:Class, or a Task, as a class or as an object. A class of a module is
             read from its file; one of a notebook, and an object, are known to this process alone.
-        algo: One of `trot algorithms`, or path/to/file.py:NAME.
+        algo: One of `trot algorithms`, or path/to/file.py:NAME; unless given, what `trot train` would take.
         preset: Where the settings come from; the algorithm's first preset unless given, which is tuned for the task.
         seed: Of the run, 0 unless given.
         seeds: Several at once, in one batch, as range(16), [0, 3, 7] or "0-15"; then TrainedRuns come back.
@@ -98,7 +99,7 @@ def train(
         raise ValueError("seeds names no seed: give some, such as range(16) or [0, 3, 7]")
     asked = settings_of_keywords(
         task_name(task),
-        algo,
+        algo or algorithm_for(task_name(task), preset, device),
         preset,
         settings,
         seed=0 if seed is None else seed,
@@ -108,6 +109,8 @@ def train(
         name=name,
         randomize=randomize or Randomize(),
     )
+    on_cuda = choose_device(device).startswith("cuda")
+    asked = with_candidates(asked, on_cuda, worlds_given=bool({"worlds", "num_worlds"} & set(settings)))
     with progress_shown(), _stopped_in_python():
         if asked.candidates > 1:
             ended = [TrainedRun(run) for run in train_by_contest(asked)]

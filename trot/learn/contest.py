@@ -1,9 +1,9 @@
 """`trot train --candidates 8`: eight policies begin, the better half goes on again and again, and one is left.
 
 Which gait a policy falls into is a matter of chance, and it seldom leaves it. So several begin, each with its share of
-the run's worlds. There are rounds of equal length. After each the better half stays, and every one of it takes over the
-worlds of one that ends, until the last one has all of them. The batch is as large in every round, which costs a GPU
-little more than one policy alone.
+the run's worlds. There are rounds; the first is half of the training, and the others share the rest. After each the
+better half stays, and every one of it takes over the worlds of one that ends, until the last one has all of them. The
+batch is as large in every round, which costs a GPU little more than one policy alone.
 
 The candidates of all rounds but the last are run folders in RUN/candidates. The last round is the run itself, which
 takes over from the winner and then is like any other.
@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 from trot.envs.ranks import refuse_ranks
-from trot.envs.registry import make_task
 from trot.envs.start_store import starts_in_store
 from trot.envs.trainable import require_trainable
 from trot.learn.algorithms import find_algorithm
+from trot.learn.candidates import end_of_round, rounds_of, why_no_contest
 from trot.learn.learner import Learner
 from trot.learn.rank_state import world_axis
 from trot.learn.resume import GoesOn, resume, settings_of
@@ -52,7 +52,9 @@ def train_by_contest(settings: TrainSettings[Any]) -> list[RunFolder]:
     if settings.view:
         raise ValueError("--view shows one policy: leave --candidates out")
     algorithm, seeds = find_algorithm(settings.algo), parsed_seeds(settings.seeds) or [settings.seed]
-    _check(settings)
+    reason = why_no_contest(settings)
+    if reason is not None:
+        raise ValueError(reason)
     learner = _learner(settings, seeds, 0)
     require_trainable(learner.env)
     task, several = learner.env.task.name, bool(settings.seeds)
@@ -103,7 +105,7 @@ def resume_contest(
         each = "" if len(runs) == 1 else f" for each of {len(runs)} seeds"
         folders = f"Run folder{'s' * (len(runs) > 1)}: {', '.join(str(run.path) for run in runs)}"
         print(f"{settings.task}, {settings.algo}, {settings.candidates} candidates{each}. {folders}", flush=True)
-        for number in range(_rounds(settings) - 1):
+        for number in range(rounds_of(settings.candidates) - 1):
             _round(number, runs, settings, learner)
             learner = None
         for run in runs:
@@ -125,28 +127,6 @@ def _refuse_other_contests(runs: Sequence[RunFolder], device: str) -> None:
             )
 
 
-def _rounds(settings: TrainSettings[Any]) -> int:
-    return settings.candidates.bit_length()
-
-
-def _check(settings: TrainSettings[Any]) -> None:
-    """Raise where the contest cannot be held."""
-    candidates, worlds, rounds = settings.candidates, settings.settings.num_worlds, _rounds(settings)
-    if candidates.bit_count() != 1:
-        raise ValueError(
-            f"candidates must be 2, 4, 8 or another power of 2, not {candidates}: half of them end again and again"
-        )
-    if worlds % candidates:
-        raise ValueError(f"{worlds} worlds cannot be shared by {candidates} candidates: give --worlds a multiple of it")
-    steps = settings.settings.iterations // rounds * getattr(settings.settings, "horizon", 1)
-    length = make_task(settings.task).episode_length
-    if steps < length:
-        raise ValueError(
-            f"each of {rounds} rounds has {steps} steps, and an episode of {settings.task} {length}: candidates could "
-            "not be told apart. Give more --iterations, or fewer --candidates"
-        )
-
-
 def _learner(settings: TrainSettings[Any], seeds: Sequence[int], number: int) -> Learner:
     """Of all candidates in a round; those of a run lie side by side."""
     each = settings.candidates >> number
@@ -166,7 +146,7 @@ def _round(number: int, runs: Sequence[RunFolder], settings: TrainSettings[Any],
     if all(_folder(run, number + 1, 0).exists() for run in runs) or not any(in_contest(run) for run in runs):
         return
     learner = learner or _learner(settings, [int(run.settings["seed"]) for run in runs], number)
-    end = settings.settings.iterations * (number + 1) // _rounds(settings)
+    end = end_of_round(number, settings.candidates, settings.settings.iterations)
     with contextlib.ExitStack() as opened:
         agents, each = learner.of_members(learner.agent.saved()), settings.candidates >> number
         paths = [
@@ -185,7 +165,10 @@ def _round(number: int, runs: Sequence[RunFolder], settings: TrainSettings[Any],
             )
     scores = [found for found in returns if found is not None]
     told = f"{short(min(scores))} to {short(max(scores))}"
-    print(f"Round {number + 1} of {_rounds(settings)}: {len(candidates)} candidates, returns from {told}", flush=True)
+    print(
+        f"Round {number + 1} of {rounds_of(settings.candidates)}: {len(candidates)} candidates, returns from {told}",
+        flush=True,
+    )
 
 
 def _folder(run: RunFolder, number: int, place: int) -> Path:
@@ -232,7 +215,7 @@ def _crown(run: RunFolder, settings: TrainSettings[Any]) -> None:
     """Let the run itself take over from the last two, unless it has."""
     if not in_contest(run):
         return
-    ((winner, other),) = _pairs(run, _rounds(settings) - 1, settings)
+    ((winner, other),) = _pairs(run, rounds_of(settings.candidates) - 1, settings)
     first = RunFolder.open(_folder(run, 0, 0))
     with writing_into(run):
         run.save_checkpoint("initial", first.load_checkpoint("initial"))

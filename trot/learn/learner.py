@@ -10,7 +10,7 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
@@ -389,6 +389,10 @@ def _copied(value: Any) -> Any:
     return {name: _copied(part) for name, part in value.items()} if isinstance(value, dict) else value
 
 
+PAPER = "paper"
+"""The preset of what an algorithm's authors chose, where the default is another."""
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """All that trot knows of an algorithm. One line in trot.learn.algorithms makes it known by name."""
@@ -404,6 +408,8 @@ class Algorithm:
     """Environment, settings and seed to a learner."""
     presets: Mapping[str, Callable[[str], LearnerSettings]]
     """Name to what gives the settings for a task by its name; the first is the default."""
+    candidates: Mapping[str, int] = field(default_factory=dict)
+    """By task: how many serve it best on a GPU, with the default preset; one where nothing is said."""
 
     def __post_init__(self) -> None:
         if not self.presets:
@@ -412,6 +418,10 @@ class Algorithm:
     @property
     def default_preset(self) -> str:
         return next(iter(self.presets))
+
+    def paper_settings(self, task: str) -> Any:
+        """What measurements are made with, so that they stay comparable: the preset `paper`, the default without."""
+        return self.resolve(task, PAPER if PAPER in self.presets else None)
 
     def resolve(self, task: str, preset: str | None = None) -> Any:
         """The settings for a task, by default those of the first preset."""

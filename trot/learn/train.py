@@ -20,7 +20,7 @@ from trot.envs.ranks import ranks_on
 from trot.envs.registry import make_env, make_task
 from trot.envs.trainable import require_trainable
 from trot.learn.agent import load_agent
-from trot.learn.algorithms import algorithm_lines, find_algorithm
+from trot.learn.algorithms import DEFAULT_ALGORITHM, algorithm_lines, default_algorithm, find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
 from trot.learn.led import place_of, see_through, together
 from trot.learn.run_record import RunRecord, resume_command, writing_into
@@ -32,8 +32,6 @@ from trot.runs.folder import RunFolder
 
 Settings = TypeVar("Settings", bound=LearnerSettings)
 
-DEFAULT_ALGORITHM = "shac"
-
 
 @dataclass(frozen=True)
 class TrainSettings(Generic[Settings]):
@@ -44,7 +42,7 @@ class TrainSettings(Generic[Settings]):
     settings: Annotated[Settings, tyro.conf.OmitArgPrefixes]
     """The algorithm's."""
     algo: str = DEFAULT_ALGORITHM
-    """One of `trot algorithms`, or path/to/file.py:NAME."""
+    """One of `trot algorithms`, or path/to/file.py:NAME; rpo unless given for the Humanoid on a GPU, else shac."""
     preset: str | None = None
     """Where the defaults of the options come from; the algorithm's first preset unless given."""
     start_from: Path | None = None
@@ -54,9 +52,10 @@ class TrainSettings(Generic[Settings]):
     """Of the first weights, the starts of episodes and the noise."""
     seeds: tuple[str, ...] = ()
     """Several at once, in one batch: 0-15, or 0 3 7. Each leaves a run folder as if trained alone."""
-    candidates: int = 1
+    candidates: int = 0
     """So many policies begin, each with its share of the worlds. The better half goes on again and again, and takes
-    over the others' worlds, until one is left. A power of 2."""
+    over the others' worlds, until one is left. A power of 2; 0: on a GPU as many as were found to serve the task, on
+    the CPU one."""
     device: str = "auto"
     """auto takes CUDA where there is a GPU."""
     runs: Path = Path("runs")
@@ -74,8 +73,8 @@ class TrainSettings(Generic[Settings]):
     def __post_init__(self) -> None:
         # What cannot be read is an error before anything is made.
         parsed_seeds(self.seeds)
-        if self.candidates < 1:
-            raise ValueError(f"candidates must be at least 1, not {self.candidates}")
+        if self.candidates < 0:
+            raise ValueError(f"candidates must be 1 or more, or 0 for what serves the task, not {self.candidates}")
         if self.wandb:
             require_wandb()
         if self.view:
@@ -141,13 +140,14 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
     # Raises where there is no such task, and suggests the nearest name.
     randomize = Randomize() if task is None else make_task(task).randomize
     first = argparse.ArgumentParser(prog="trot train", add_help=False)
-    first.add_argument("--algo", default=DEFAULT_ALGORITHM)
-    first.add_argument("--preset", default=None)
+    for option, otherwise in (("--algo", None), ("--preset", None), ("--device", "auto")):
+        first.add_argument(option, default=otherwise)
     chosen, _ = first.parse_known_args(arguments)
-    algorithm = find_algorithm(chosen.algo)
+    algo = chosen.algo or algorithm_for(task or "", chosen.preset, chosen.device)
+    algorithm = find_algorithm(algo)
     preset = chosen.preset or algorithm.default_preset
     default = TrainSettings(
-        task or "", algorithm.resolve(task or "", preset), chosen.algo, preset, randomize=randomize
+        task or "", algorithm.resolve(task or "", preset), algo, preset, randomize=randomize
     )  # fmt: skip
     kind = TrainSettings[algorithm.settings]  # type: ignore[name-defined]
     description = f"Teach a policy by {algorithm.label}: {algorithm.summary}. Presets: {', '.join(algorithm.presets)}."
@@ -163,6 +163,11 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
     if "--seeds" in given and not settings.seeds:
         raise ValueError("--seeds names no seed: give some, such as 0-15 or 0 3 7")
     return settings
+
+
+def algorithm_for(task: str, preset: str | None, device: str) -> str:
+    """What learns a task unless an algorithm is named. A preset that is named is one of the usual algorithm's."""
+    return DEFAULT_ALGORITHM if preset else default_algorithm(task, choose_device(device).startswith("cuda"))
 
 
 def choose_device(device: str) -> str:

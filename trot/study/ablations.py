@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from trot.compare.plan import Variant, task_title
 from trot.compare.report import EXPLANATION, LEVELS, RETURNS, Report, levels_rows, make_report, returns_rows
 from trot.learn.algorithms.shac import NO_CRITIC, SHAC
+from trot.learn.learner import PAPER
 from trot.study.one_study import Study
 from trot.study.study_folder import StudyFolder
 from trot.study.training_study import (
@@ -34,8 +35,8 @@ class DeterministicSettings(TrainingStudySettings):
 
     def variants(self, task: str) -> list[Variant]:
         return [
-            Variant("stochastic", "Stochastic", SHAC.name),
-            Variant("deterministic", "Deterministic", SHAC.name, ("--policy", "deterministic")),
+            Variant("stochastic", "Stochastic", SHAC.name, ("--preset", PAPER)),
+            Variant("deterministic", "Deterministic", SHAC.name, ("--preset", PAPER, "--policy", "deterministic")),
         ]
 
 
@@ -55,7 +56,7 @@ class FixedSettingsSettings(TrainingStudySettings):
             fixed += ["--actor-hidden", *map(str, networks.actor_hidden)]
             fixed += ["--critic-hidden", *map(str, networks.critic_hidden)]
         return [
-            Variant("tuned", "Tuned", SHAC.name, ("--preset", "paper")),
+            Variant("tuned", "Tuned", SHAC.name, ("--preset", PAPER)),
             Variant("fixed", "Fixed settings", SHAC.name, tuple(fixed)),
         ]
 
@@ -67,7 +68,7 @@ class CriticSettings(TrainingStudySettings):
     paper_tasks: ClassVar[tuple[str, ...]] = ("cartpole", "ant", "humanoid", "muscle_humanoid")
 
     def variants(self, task: str) -> list[Variant]:
-        return [Variant(algorithm.name, algorithm.label, algorithm.name) for algorithm in (SHAC, NO_CRITIC)]
+        return [Variant(one.name, one.label, one.name, ("--preset", PAPER)) for one in (SHAC, NO_CRITIC)]
 
 
 AblationSettings = DeterministicSettings | FixedSettingsSettings | CriticSettings
@@ -95,7 +96,9 @@ def _report_of(name: str, settings: AblationSettings) -> Report:
 
 def train_ablation(name: str, settings: AblationSettings, folder: StudyFolder) -> Trained:
     """Train what is missing. All variants of a task have as many iterations as its tuned setting."""
-    return train_variants(name, settings, folder, settings.variants, lambda task: int(SHAC.resolve(task).iterations))
+    return train_variants(
+        name, settings, folder, settings.variants, lambda task: int(SHAC.paper_settings(task).iterations)
+    )
 
 
 def ablation_reports(trained: Trained) -> dict[str, Report]:

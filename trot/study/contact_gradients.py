@@ -178,7 +178,7 @@ def contact(
 def shac_settings(subject: Subject) -> ShacSettings:
     """Those of the run, or SHAC's for the task."""
     if subject.run is None:
-        settings: ShacSettings = find_algorithm("shac").resolve(subject.task.name)
+        settings: ShacSettings = find_algorithm("shac").paper_settings(subject.task.name)
         return settings
     algo = str(subject.run.settings["algo"])
     if algo not in DIFFERENTIATES:

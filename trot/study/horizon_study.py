@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from trot.compare.plan import Variant, task_title
 from trot.compare.report import markdown
 from trot.learn.algorithms.shac import SHAC
+from trot.learn.learner import PAPER
 from trot.study.horizon_curve import HorizonCurve, horizon_curve
 from trot.study.one_study import Study
 from trot.study.study_folder import StudyFolder
@@ -53,7 +54,7 @@ class HorizonSettings(TrainingStudySettings):
 
     def samples_of(self, task: str) -> int:
         """Environment steps of an iteration."""
-        tuned = SHAC.resolve(task)
+        tuned = SHAC.paper_settings(task)
         return int(tuned.num_worlds * tuned.horizon) if self.samples is None else self.samples
 
     def variants(self, task: str) -> list[Variant]:
@@ -71,7 +72,7 @@ class HorizonSettings(TrainingStudySettings):
                 f"h{horizon}",
                 f"h = {horizon}",
                 SHAC.name,
-                ("--horizon", str(horizon), "--worlds", str(samples // horizon)),
+                ("--preset", PAPER, "--horizon", str(horizon), "--worlds", str(samples // horizon)),
             )
             for horizon in dict.fromkeys(self.horizons)
         ]
@@ -89,7 +90,9 @@ def horizon(task: str, **options: Any) -> HorizonCurve:
 
 def train_horizons(settings: HorizonSettings, folder: StudyFolder) -> Trained:
     """Train what is missing. All runs of a task have as many iterations as its tuned setting."""
-    return train_variants(NAME, settings, folder, settings.variants, lambda task: int(SHAC.resolve(task).iterations))
+    return train_variants(
+        NAME, settings, folder, settings.variants, lambda task: int(SHAC.paper_settings(task).iterations)
+    )
 
 
 def horizon_curves(trained: Trained) -> list[HorizonCurve]:

@@ -132,7 +132,7 @@ def _measure_all(settings: TimingSettings) -> list[EpisodeTime]:
 
 
 def _settings(task: str, points: Sequence[tuple[int, int]]) -> list[ShacSettings]:
-    tuned: ShacSettings = SHAC.resolve(task)
+    tuned: ShacSettings = SHAC.paper_settings(task)
     return [replace(tuned, num_worlds=worlds, horizon=horizon) for worlds, horizon in points]
 
 

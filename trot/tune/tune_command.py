@@ -17,7 +17,8 @@ from trot.command_line import TaskName, parse
 from trot.compare.train_members import only_here
 from trot.envs.device import existing_device
 from trot.envs.ranks import refuse_ranks
-from trot.learn.train import DEFAULT_ALGORITHM, choose_device
+from trot.learn.algorithms import DEFAULT_ALGORITHM
+from trot.learn.train import choose_device
 from trot.tune.batch import Batch
 from trot.tune.population import Population
 from trot.tune.search import Asked, Group, described, folder_name, group_folder, make_groups

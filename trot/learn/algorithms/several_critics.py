@@ -13,9 +13,11 @@ from trot.envs.env import Env
 from trot.learn.agent import AgentDescription
 from trot.learn.algorithms.shac import Shac
 from trot.learn.algorithms.shac_settings import ShacSettings
+from trot.learn.critic_fit import CriticFit
+from trot.learn.critic_fit_cuda import CudaCriticFit
 from trot.learn.learner import require_at_least_one
 from trot.learn.members import in_rows
-from trot.learn.networks import Activation, Critics
+from trot.learn.networks import Activation, Critic, Critics
 from trot.learn.optimizer import Adam, MemberAdam
 
 LOG_STD_BOUNDS = (-5.0, 2.0)
@@ -27,7 +29,7 @@ class SeveralCriticsSettings(ShacSettings):
     """SHAC's, and what comes on top."""
 
     critics: int = 2
-    """They learn the same from different beginnings; the least of their values builds the targets."""
+    """They learn the same from different beginnings; the least of their values builds the targets. One is faster."""
     policy_trusts: Literal["least", "mean"] = "mean"
     """What lies beyond the window is worth to the policy: the least of the critics' values, or their mean."""
     weight_decay: float = 0.01
@@ -59,18 +61,17 @@ class SeveralCritics(Shac):
 
     takes_ranks = False
     settings: SeveralCriticsSettings
-    critic: Critics
-    target_critic: Critics
 
-    def make_critic(self) -> Critics:
-        settings = self.settings
-        return Critics(
-            settings.critics,
-            self.env.num_observations,
-            settings.critic_hidden,
-            activation=settings.activation,
-            members=self.members,
-        )
+    def make_critic(self) -> Critic | Critics:
+        """One alone is SHAC's own, which kernels can fit."""
+        settings, observations = self.settings, self.env.num_observations
+        hidden, activation, members = settings.critic_hidden, settings.activation, self.members
+        if settings.critics == 1:
+            return Critic(observations, hidden, activation=activation, members=members)
+        return Critics(settings.critics, observations, hidden, activation=activation, members=members)
+
+    def _native_fit(self) -> CriticFit | CudaCriticFit | None:
+        return self._fit_by_kernels(self.critic) if isinstance(self.critic, Critic) else None
 
     def _adam(self, weights: list[Tensor], parameters: list[Tensor]) -> Adam | MemberAdam:
         betas, decay = self.settings.adam_betas, self.settings.weight_decay
@@ -79,10 +80,14 @@ class SeveralCritics(Shac):
         return MemberAdam(weights[0], parameters, betas, decay)
 
     def values(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        if isinstance(self.target_critic, Critic):
+            return super().values(inputs)
         each = in_rows(self.target_critic.each, self.members, inputs)
         least = each.amin(dim=-1)
         return (least if self.settings.policy_trusts == "least" else each.mean(dim=-1)), least
 
     def critic_loss(self, inputs: Tensor, target: Tensor) -> Tensor:
+        if isinstance(self.critic, Critic):
+            return super().critic_loss(inputs, target)
         each = in_rows(self.critic.each, self.members, inputs)
         return torch.stack([self._error(value, target) for value in each.unbind(dim=-1)]).sum(dim=0)

@@ -26,17 +26,13 @@ from torch import Tensor
 
 from trot.envs.env import Env
 from trot.envs.move import Move
-from trot.learn.algorithms.shac_settings import ShacSettings, general, long_windows, paper, tuned
+from trot.learn.algorithms.shac_settings import CANDIDATES, ShacSettings, general, long_windows, paper, tuned
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.critic_fit import CriticFit
 from trot.learn.critic_fit_cuda import CudaCriticFit
 from trot.learn.frozen_network import FrozenNetwork
 from trot.learn.gradient_health import STEEP, WORLD_COLUMNS
-from trot.learn.learner import (
-    Algorithm,
-    Learner,
-    Phase,
-)
+from trot.learn.learner import Algorithm, Learner, Phase
 from trot.learn.member_settings import Numbers, put_numbers, require_own
 from trot.learn.members import in_rows, side_by_side, weights_of
 from trot.learn.networks import Critic, Critics, Policy, move_weights_towards
@@ -110,7 +106,10 @@ class Shac(Learner):
         """What fits the critic in place of PyTorch's operations; None where these do it."""
         if type(self).critic_loss is not Shac.critic_loss or not isinstance(self.critic, Critic):
             return None
-        network, optimizer = self.critic.network, self.critic_optimizer
+        return self._fit_by_kernels(self.critic)
+
+    def _fit_by_kernels(self, critic: Critic) -> CriticFit | CudaCriticFit | None:
+        network, optimizer = critic.network, self.critic_optimizer
         if self.device.type == "cpu":
             return CriticFit.of(network, optimizer, self.ranks)
         if self.ranks is not None:
@@ -474,6 +473,7 @@ SHAC = Algorithm(
     settings=ShacSettings,
     learner=Shac,
     presets={"tuned": tuned, "paper": paper, "general": general},
+    candidates=CANDIDATES,
 )
 NO_CRITIC = Algorithm(
     name="shac-no-critic",
