@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MISSING = "no Chromium here, so NOTHING checks that pages draw; Debian: apt-get install chromium"
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--enable-unsafe-swiftshader",
     "--no-first-run", "--disable-extensions", "--hide-scrollbars",

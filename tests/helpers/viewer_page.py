@@ -19,7 +19,8 @@ from websockets.sync.client import connect
 
 ROOT = Path(__file__).parents[2]
 PROTOCOL = f"viser-v{viser.__version__}"
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
+"""A viewer beside a training is served last, and other tests run beside it."""
 CAMERA = {
     "type": "ViewerCameraMessage", "wxyz": [1.0, 0.0, 0.0, 0.0], "position": [3.0, 0.0, 1.0], "fov": 1.0, "near": 0.01,
     "far": 1000.0, "image_height": 600, "image_width": 800, "look_at": [0.0, 0.0, 0.0], "up_direction": [0, 0, 1],
@@ -88,10 +89,18 @@ class Page:
         self.say({"type": "GuiUpdateMessage", "uuid": self.controls[label]["uuid"], "updates": {"value": value}})
 
     def wait_for(self, condition):
-        end = time.monotonic() + PATIENCE_SECONDS
+        assert self.comes_true(condition, PATIENCE_SECONDS), (
+            f"after {PATIENCE_SECONDS} s still not; the panel: {self.controls}"
+        )
+
+    def comes_true(self, condition, seconds):
+        """Whether it does within this time."""
+        end = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < end, f"after {PATIENCE_SECONDS} s still not; the panel: {self.controls}"
+            if time.monotonic() > end:
+                return False
             time.sleep(0.02)
+        return True
 
     def texts(self):
         """What stands in the panel as HTML or markdown."""
