@@ -11,7 +11,7 @@ from probe import run_stages
 from trot.sim.model import Model
 from trot.sim.parameters import columns, own_parameters
 
-NUM_WORLDS = 20  # one whole block of 16 and an incomplete one
+NUM_WORLDS = 20  # whole blocks of 8 or 16, and an incomplete one
 
 # Readers and writers of vectors, in front of every probe that check_adjoint runs.
 VECTORS = """

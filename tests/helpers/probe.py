@@ -1,6 +1,6 @@
 """Runs pieces of the kernels alone: C++ lines around the stages' functions, numbers in and numbers out.
 
-On the CPU one lane runs a block of 16 worlds; on CUDA 32 lanes share a world, each with its own `lane`, as in the real
+On the CPU one lane runs a block of worlds; on CUDA 32 lanes share a world, each with its own `lane`, as in the real
 kernels.
 """
 

@@ -152,7 +152,7 @@ def test_same_bits_with_and_without_gradient(model, dtype):
 
 @pytest.mark.parametrize("num_worlds", [17, 33, 64])
 def test_a_world_alone_moves_as_among_others(model, dtype, num_worlds):
-    """17 and 33 worlds leave the last block of 16 incomplete."""
+    """17 and 33 worlds leave the last block incomplete."""
     inputs = lively_inputs(model, num_worlds, dtype)
     together = step_and_gradient(model, inputs)
     for world in {0, 5, 15, 16, num_worlds - 1}:

@@ -89,7 +89,7 @@ RANDOM_ROBOTS = given(seed=st.integers(0, 2**32 - 1), num_bodies=st.integers(1, 
 
 
 @pytest.mark.slow
-@settings(max_examples=3, derandomize=True, deadline=None, database=None)
+@settings(max_examples=2, derandomize=True, deadline=None, database=None)
 @RANDOM_ROBOTS
 def test_random_robots_with_muscles(seed: int, num_bodies: int, num_muscles: int) -> None:
     check_a_random_robot(seed, num_bodies, num_muscles)

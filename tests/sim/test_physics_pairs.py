@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+from campaign import in_a_campaign
 from closed_forms import UPRIGHT, rotation, times, turn
 from convergence import ROUNDING, acceleration, at, final, trajectory
 from numpy.testing import assert_allclose
@@ -179,8 +180,15 @@ def tilted_states(rng: np.random.Generator, height: float) -> tuple[np.ndarray, 
     return np.array([*position, *times(turn("x", rng.normal()), turn("z", rng.normal()))]), rng.normal(size=6)
 
 
-@pytest.mark.parametrize("shape", [SPHERE, CAPSULE, BOX, CYLINDER, ELLIPSOID])
-@pytest.mark.parametrize("kind", ["plane", "field"])
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        *[("plane", shape) for shape in (CAPSULE, BOX)],
+        *[("field", shape) for shape in (SPHERE, CYLINDER, ELLIPSOID)],
+        *[in_a_campaign("plane", shape) for shape in (SPHERE, CYLINDER, ELLIPSOID)],
+        *[in_a_campaign("field", shape) for shape in (CAPSULE, BOX)],
+    ],
+)
 def test_a_tilted_world_is_the_level_one_turned(kind: str, shape: str, rng: np.random.Generator) -> None:
     """The ground as a tilted plane, or as a height field that is one, against the level ground and tilted gravity."""
     turned, down = rotation(TILT), np.array([0, 0, -9.81])

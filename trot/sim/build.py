@@ -17,7 +17,7 @@ import warp as wp
 from trot.sim.arguments import ArgumentGroup, Packer
 from trot.sim.cpp_struct import Layout
 from trot.sim.kernel_cache import cannot_write, temporary_cache
-from trot.sim.native import MODULE_OPTIONS, call_type, define_kernels
+from trot.sim.native import call_type, define_kernels, module_options
 from trot.sim.programs import BACKWARD, FORWARD, REPORT_SIZES, WORK, Program
 from trot.unpromised import set_argument, warp_structure
 
@@ -172,10 +172,13 @@ def define_programs(
     text: str, programs: Mapping[str, tuple[tuple[ArgumentGroup, ...], str]], dtype: torch.dtype, device: torch.device
 ) -> dict[str, Kernel]:
     """Kernels over one source: by name, the groups of arguments that each is called with and the C++ of a thread."""
-    module = module_name(text + str(MODULE_OPTIONS) + str(programs))
+    options = module_options(dtype, device)
+    module = module_name(text + str(options) + str(programs))
     if module not in _defined:
         calls = {name: call_type(groups, SCALARS[dtype]) for name, (groups, _) in programs.items()}
-        kernels = define_kernels(text, module, {name: (calls[name], body) for name, (_, body) in programs.items()})
+        kernels = define_kernels(
+            text, module, options, {name: (calls[name], body) for name, (_, body) in programs.items()}
+        )
         _defined[module] = {name: (kernels[name], calls[name]) for name in programs}
     return {
         name: Kernel(compiled, call, Packer(_given(programs[name][0]), warp_structure(call), dtype, device))

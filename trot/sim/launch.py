@@ -61,7 +61,7 @@ class Launcher:
         self._own = threading.local()
 
     def num_blocks(self, num_worlds: int) -> int:
-        """Blocks of worlds: 16 worlds to a block on the CPU, one on CUDA."""
+        """Blocks of worlds: 16 to a block on the CPU, 8 in double precision, and one on CUDA."""
         return -(-num_worlds // self.kernels.sizes.worlds_per_block)
 
     def rounds(self, num_worlds: int, model_in_shared: bool) -> int:

@@ -5,13 +5,21 @@ Kept apart because Warp's decorators and annotations mean nothing to a type chec
 
 from typing import Any
 
+import torch
 import warp as wp
 
 from trot.sim.arguments import ArgumentGroup
 from trot.sim.kernel_cache import ensure_whole
 from trot.unpromised import before_loading, declare_source, warp_module
 
-MODULE_OPTIONS = {"enable_backward": False, "fast_math": False}
+
+def module_options(dtype: torch.dtype, device: torch.device) -> dict[str, Any]:
+    """For Warp's compiler. None leaves the level of optimisation to Warp.
+
+    Double precision is for checks, which wait for kernels to be built more than for them to run.
+    """
+    checks = dtype == torch.float64 and device.type == "cpu"
+    return {"enable_backward": False, "fast_math": False, "optimization_level": 1 if checks else None}
 
 
 def call_type(groups: tuple[ArgumentGroup, ...], scalar: Any) -> Any:
@@ -23,13 +31,15 @@ def call_type(groups: tuple[ArgumentGroup, ...], scalar: Any) -> Any:
     return wp.struct(type("Call", (), {"__annotations__": members, "__module__": __name__}))
 
 
-def define_kernels(text: str, module_name: str, bodies: dict[str, tuple[Any, str]]) -> dict[str, wp.Kernel]:
+def define_kernels(
+    text: str, module_name: str, options: dict[str, Any], bodies: dict[str, tuple[Any, str]]
+) -> dict[str, wp.Kernel]:
     """Kernels by name, each with the struct that it is called with and the C++ that its threads run.
 
     That C++ sees `text` at namespace scope, the struct as `call`, and its own number as `thread`.
     """
     declare = declare_source(text, module_name)
-    module = warp_module(module_name, MODULE_OPTIONS)
+    module = warp_module(module_name, options)
     before_loading(module, ensure_whole)
     return {name: _define_kernel(module, declare, name, *given) for name, given in bodies.items()}
 

@@ -1,5 +1,6 @@
 // One source, two machines. Real is the number every law is written in:
-//   CPU    a vector of 16 worlds, one lane; a loop over bodies runs them one after the other
+//   CPU    a vector of 64 bytes, one number of each of 16 worlds (8 in double precision), one lane; a loop over bodies
+//          runs them one after the other
 //   CUDA   a plain number of one world, 32 lanes; a loop over bodies spreads them over the lanes
 // Scalar is the same number for every world: a model constant or a time step. The build defines it as float or double.
 #pragma once
@@ -31,8 +32,8 @@ INLINE Real smaller(Real a, Real b) { return a < b ? a : b; }
 #else
 
 constexpr int LANES = 1;
-constexpr int WORLDS_PER_BLOCK = 16;
-typedef Scalar Real __attribute__((ext_vector_type(16), aligned(64)));
+constexpr int WORLDS_PER_BLOCK = 64 / sizeof(Scalar);
+typedef Scalar Real __attribute__((ext_vector_type(WORLDS_PER_BLOCK), aligned(64)));
 typedef decltype(Real() < Real()) Mask;
 #define INLINE inline __attribute__((always_inline))
 #define STAGE inline __attribute__((noinline))

@@ -1,4 +1,4 @@
-// Everything one substep computes about one world (on the CPU: about one block of 16), grouped by the stage that
+// Everything one substep computes about one world (on the CPU: about one block of worlds), grouped by the stage that
 // computes it. On CUDA this struct lies in shared memory. All vectors are in world axes, positions and spatial vectors
 // relative to `origin`, the current position of the first body, so that a far runner loses no precision.
 #pragma once
