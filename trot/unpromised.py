@@ -134,6 +134,22 @@ def before_loading(module: Any, prepare: Callable[[Path, str, Callable[[Path], o
     module._compile = compile_or_find
 
 
+def clang_headers() -> Path | None:
+    """Where Warp's clang looks for precompiled headers in this thread, and leaves them; None where it does not."""
+    from warp._src import context
+
+    look = getattr(context.runtime, "get_clang_pch_dir", None)
+    found = None if look is None else look()
+    return None if found is None else Path(found)
+
+
+def warp_headers() -> Path:
+    """Where Warp's own headers lie."""
+    import warp as wp
+
+    return Path(str(wp.__file__)).parent / "native"
+
+
 def warp_structure(struct: Any) -> type[ctypes.Structure]:
     """The ctypes structure in which Warp hands a value of its struct to a kernel."""
     return type(struct().__ctype__())

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from trot.sim.kernel_cache import cannot_write, ensure_whole, temporary_cache
+from trot.sim.whole_files import is_whole
 
 FALL = """
 import sys
@@ -69,10 +70,13 @@ OTHERS = [(".meta", "cut"), *((".o", damage) for damage in DAMAGES if damage != 
 )
 def test_a_damaged_kernel_is_built_again(cache: Path, suffix: str, damage: str, tmp_path: Path) -> None:
     (file,) = cache.glob(f"*/wp_trot_*/*{suffix}")
-    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    (header,) = cache.glob("*/trot_headers_*/*.pch")
+    for each in (file, header):
+        each.write_bytes(DAMAGES[damage](each.read_bytes()))
     first = fall(cache, tmp_path)
     assert (first.returncode, first.stdout) == (0, FALLEN)
     assert first.stderr == f"trot: a compiled kernel in {file.parent} is damaged, and is built again\n"
+    assert is_whole(file) and is_whole(header)
 
 
 @pytest.mark.gpu
@@ -94,8 +98,11 @@ def test_kernels_that_another_version_left_are_built_again_without_a_word(cache:
     for witness in file.parent.glob("*.whole"):
         witness.unlink()
     file.write_bytes(b"no object file")
+    (header,) = cache.glob("*/trot_headers_*/*.pch")
+    made = header.stat().st_ino
     found = fall(cache, tmp_path)
     assert (found.returncode, found.stdout, found.stderr) == (0, FALLEN, "")
+    assert header.stat().st_ino == made, "clang made Warp's headers anew, though they were at hand"
 
 
 def test_a_whole_kernel_is_not_built_again(cache: Path, tmp_path: Path) -> None:

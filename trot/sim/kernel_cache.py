@@ -1,13 +1,11 @@
 """Where compiled kernels are kept, and that each is what the compiler wrote.
 
-A damaged object file can end the process that loads it, so each file has a witness: an empty file beside it that has
-the checksum in its name. What has no witness is built again.
+A damaged object file can end the process that loads it, so what is not known to be whole is built again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 import shutil
@@ -18,48 +16,35 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trot.progress import announce
+from trot.sim.header_cache import headers_at_hand
+from trot.sim.whole_files import has_witness, is_whole, move_whole
 
 Build = Callable[[Path], object]
 """Compiles into a folder that does not exist yet."""
+
+OBJECT = ".o"
+"""What clang makes for the CPU is named so; NVRTC's files for CUDA are not."""
 
 
 def ensure_whole(folder: Path, binary: str, build: Build) -> None:
     """Have a module's binary and Warp's notes about it in its folder, as the compiler wrote them."""
     # Warp names its notes after the folder.
     files = [folder / binary, folder / f"{folder.name}.meta"]
-    if all(map(_is_whole, files)):
+    if all(map(is_whole, files)):
         return
-    if any(file.exists() and _witnesses(file) for file in files):
+    if any(file.exists() and has_witness(file) for file in files):
         print(f"trot: a compiled kernel in {folder} is damaged, and is built again", file=sys.stderr, flush=True)
     else:
         announce("Building kernels for this robot, seconds to a minute; they are kept for the next time ...")
     elsewhere = folder.with_name(f"{folder.name}_{secrets.token_hex(4)}")
     try:
-        build(elsewhere)
+        with headers_at_hand(folder.parent) if binary.endswith(OBJECT) else contextlib.nullcontext():
+            build(elsewhere)
         folder.mkdir(parents=True, exist_ok=True)
         for file in elsewhere.iterdir():
-            place = folder / file.name
-            # The witness first, and never a moment without a file: another process may be about to load it.
-            _witness(place, _checksum(file)).touch()
-            os.replace(file, place)
+            move_whole(file, folder / file.name)
     finally:
         shutil.rmtree(elsewhere, ignore_errors=True)
-
-
-def _is_whole(file: Path) -> bool:
-    return file.is_file() and _witness(file, _checksum(file)).exists()
-
-
-def _checksum(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:32]
-
-
-def _witness(file: Path, checksum: str) -> Path:
-    return file.with_name(f"{file.name}.{checksum}.whole")
-
-
-def _witnesses(file: Path) -> list[Path]:
-    return list(file.parent.glob(f"{file.name}.*.whole"))
 
 
 def cannot_write(folder: Path) -> OSError | None:

@@ -30,7 +30,7 @@ build_lock = threading.RLock()
 BESIDE_A_BLOCK = 2 * 1024
 """Bytes of shared memory that CUDA and Warp take for each block."""
 
-WORTH_A_THREAD = 230
+WORTH_A_THREAD = 500
 """Dofs times substeps times blocks below which handing work to another thread costs more than it saves."""
 
 
