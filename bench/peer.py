@@ -41,7 +41,8 @@ class Case:
 
     def save(self, path: Path) -> None:
         """As an npz file."""
-        np.savez(path, **{field.name: np.asarray(getattr(self, field.name)) for field in fields(self)})
+        arrays: dict[str, Any] = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+        np.savez(path, **arrays)
 
     @classmethod
     def load(cls, path: Path) -> Case:

@@ -33,7 +33,7 @@ from trot.envs.device import existing_device
 from trot.learn.train import choose_device
 from trot.sim.load import load_model
 
-HEIGHT_WORLDS = 64
+HEIGHT_WORLDS = 32
 """In which MuJoCo tells how high the robot stays."""
 CHECK_WORLDS, CHECK_STEPS = 16, 4
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -27,9 +28,9 @@ class JaxPeer(Peer):
         self.system = self.load()
         self.start = (self._array(case.joint_q), self._array(case.joint_qd))
         self.controls = self._array(case.controls)
-        self.run = jax.jit(self._window)
-        again = jax.checkpoint
-        self.run_gradient = jax.jit(jax.grad(lambda *given: self._window(*given, remember=again).sum()))
+        self.run = jax.jit(partial(self._window, lambda step: step))
+        again = partial(self._window, jax.checkpoint)
+        self.run_gradient = jax.jit(jax.grad(lambda *given: again(*given).sum()))
         self.end = self.gradients = jnp.zeros(0)
 
     @abstractmethod
@@ -48,9 +49,7 @@ class JaxPeer(Peer):
     def joint_q(self, state: Any) -> Any:
         """Positions of a state."""
 
-    def _window(
-        self, controls: Any, system: Any, start: Any, remember: Callable[[Any], Any] = lambda step: step
-    ) -> Any:  # fmt: skip
+    def _window(self, wrap: Callable[[Any], Any], controls: Any, system: Any, start: Any) -> Any:
         def control_step(state: Any, control: Any) -> Any:
             def one(state: Any, _: None) -> Any:
                 return jax.vmap(self.substep, (None, 0, 0))(system, state, control), None
@@ -58,7 +57,7 @@ class JaxPeer(Peer):
             return jax.lax.scan(one, state, None, length=self.case.substeps)
 
         state = jax.vmap(self.begin, (None, 0, 0))(system, *start)
-        return self.joint_q(jax.lax.scan(remember(control_step), state, controls)[0])
+        return self.joint_q(jax.lax.scan(wrap(control_step), state, controls)[0])
 
     def forward(self) -> None:
         self.end = self.run(self.controls, self.system, self.start).block_until_ready()

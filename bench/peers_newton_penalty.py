@@ -23,6 +23,7 @@ class NewtonPenalty(Newton):
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
+        self.tape: Any = None
         self.gradient_graph: Any = None
 
     def set_ground(self, one: newton.ModelBuilder) -> None:
@@ -71,12 +72,12 @@ class NewtonPenalty(Newton):
         self.kept_contacts = [self.kept_pipeline.contacts() for _ in self.case.controls]
         self.kept_commands = self.make_commands(model, requires_grad=True)
         self.seeds = self.loss_gradient(self.kept_states[-1])
-        self.tape = wp.Tape()
 
     def _tape_roll(self) -> None:
-        # Of the last time: its gradients would be added to.
-        self.tape.zero()
-        self.tape = wp.Tape()
+        if self.tape is not None:
+            # Its gradients would be added to.
+            self.tape.zero()
+        self.tape = wp.Tape()  # type: ignore[no-untyped-call]
         self.copy_start(self.kept_start, self.kept_states[0])
         at = 0
         with self.tape:

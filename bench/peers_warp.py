@@ -31,9 +31,9 @@ class MujocoWarp(Peer):
             self.data = mujoco_warp.put_data(
                 model, mujoco.MjData(model), nworld=case.worlds, nconmax=self.contacts, njmax=self.rows
             )
-            self.start = [wp.array(values, dtype=float) for values in (case.joint_q, case.joint_qd)]
+            self.start: list[Any] = [wp.array(values, dtype=float) for values in (case.joint_q, case.joint_qd)]
             self.cold = wp.zeros_like(self.data.qacc_warmstart)
-            self.controls = [wp.array(control, dtype=float) for control in case.controls]
+            self.controls: list[Any] = [wp.array(control, dtype=float) for control in case.controls]
             # Once before, so that nothing is built while the graph is captured.
             mujoco_warp.step(self.model, self.data)
             with wp.ScopedCapture() as capture:
