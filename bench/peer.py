@@ -31,7 +31,7 @@ class Case:
     device: str
     """cpu or cuda."""
     double: bool
-    """In float64 where the simulator has it, else in what it has."""
+    """In float64, for a simulator that has it beside float32."""
     height_entry: int
     """Entry of joint_q that lifts the robot."""
     joint_q: Numbers

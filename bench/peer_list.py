@@ -24,6 +24,8 @@ class Listed:
     implicit: bool = False
     """Its contacts stand IMPLICIT_SUBSTEPS; penalty contacts need as many as trot's."""
     differentiable: bool = False
+    double: bool = False
+    """It has float64 with gradients, in which they are compared with differences."""
 
     def own_substeps(self, equal: int) -> int:
         """The fewer that it stands, where trot takes `equal`."""
@@ -31,8 +33,8 @@ class Listed:
 
 
 PEERS = {
-    TROT: Listed("bench.peers_trot:Trot", ("trot",), ("trot",), differentiable=True),
-    TROT_ONE_THREAD: Listed("bench.peers_trot:TrotOneThread", ("trot",), ("trot",), differentiable=True),
+    TROT: Listed("bench.peers_trot:Trot", ("trot",), ("trot",), differentiable=True, double=True),
+    TROT_ONE_THREAD: Listed("bench.peers_trot:TrotOneThread", ("trot",), ("trot",), differentiable=True, double=True),
     "mujoco": Listed("bench.peers_mujoco:Mujoco", ("mujoco",), ("mujoco",), implicit=True),
     "mujoco-rollout": Listed("bench.peers_mujoco:MujocoRollout", ("mujoco",), ("mujoco",), implicit=True),
     "mujoco-warp": Listed("bench.peers_warp:MujocoWarp", ("mujoco_warp",), ("mujoco-warp",), implicit=True),
@@ -49,7 +51,14 @@ PEERS = {
         "bench.peers_newton_penalty:NewtonSemiImplicit", ("newton",), ("newton",), differentiable=True
     ),
     "mjx": Listed(
-        "bench.peers_jax:Mjx", ("mujoco.mjx", "jax"), ("mujoco-mjx", "jax"), implicit=True, differentiable=True
+        "bench.peers_jax:Mjx",
+        ("mujoco.mjx", "jax"),
+        ("mujoco-mjx", "jax"),
+        implicit=True,
+        differentiable=True,
+        double=True,
     ),
-    "brax": Listed("bench.peers_jax:Brax", ("brax", "jax"), ("brax", "jax"), implicit=True, differentiable=True),
+    "brax": Listed(
+        "bench.peers_jax:Brax", ("brax", "jax"), ("brax", "jax"), implicit=True, differentiable=True, double=True
+    ),
 }

@@ -2,7 +2,7 @@
 
 python -m bench.peers                              the Ant, all simulators, on the GPU where there is one
 python -m bench.peers --device cpu --worlds 64 --peers trot mujoco mujoco@2
-python -m bench.peers --check                      their gradients beside differences of their own forward pass, too
+python -m bench.peers --check --worlds             their gradients beside differences of their own forward pass
 python -m bench.peers --python newton-mujoco older/bin/python
 """
 
@@ -47,6 +47,7 @@ class PeerBenchSettings:
     peers: tuple[str, ...] = tuple(PEERS)
     """By name; name@N takes N substeps in a control step, and those alone."""
     worlds: tuple[int, ...] = (64, 1024)
+    """Without any, --check is all that is done."""
     device: str = "auto"
     """auto takes CUDA where there is a GPU; MuJoCo runs on the processor's cores all the same."""
     gradient: bool = True
@@ -71,10 +72,9 @@ def run_peer_bench(settings: PeerBenchSettings) -> None:
     asked = [split_name(name) for name in settings.peers]
     for name in settings.python:
         split_name(name)
-    for name in ("worlds", "repeats"):
-        numbers = np.atleast_1d(getattr(settings, name))
-        if numbers.min() < 1:
-            raise ValueError(f"{name} must be at least 1, not {numbers.min()}")
+    for name, least in (("worlds", min(settings.worlds, default=1)), ("repeats", settings.repeats)):
+        if least < 1:
+            raise ValueError(f"{name} must be at least 1, not {least}")
     device = existing_device(choose_device(settings.device))
     if device.type == "cuda":
         asked = [(name, substeps) for name, substeps in asked if name != TROT_ONE_THREAD]
@@ -84,7 +84,8 @@ def run_peer_bench(settings: PeerBenchSettings) -> None:
         bench = PeerBench(settings, device.type, Path(folder))
         for robot in robots:
             measured = [one for name, substeps in asked for one in bench.measure(robot, name, substeps)]
-            _print_robot(robot, measured, bench.mujoco_height(robot), per_core=device.type == "cpu")
+            if measured:
+                _print_robot(robot, measured, bench.mujoco_height(robot), per_core=device.type == "cpu")
             everything += measured
         if settings.check:
             checked = [bench.check(robot, name) for robot in robots for name in _checked_names(asked)]
@@ -118,7 +119,8 @@ class PeerBench:
 
     def check(self, robot: Robot, name: str) -> Checked:
         """Its gradient through a few control steps."""
-        case = draw_case(robot, CHECK_WORLDS, robot.substeps, self.device, double=True, control_steps=CHECK_STEPS)
+        double = PEERS[name].double
+        case = draw_case(robot, CHECK_WORLDS, robot.substeps, self.device, double, control_steps=CHECK_STEPS)
         one = Checked(name, robot.name, **self._run(name, case, check=True))
         _say(f"{name}, {robot.name}: {one.failure or 'gradient checked'}")
         return one
@@ -192,7 +194,8 @@ def how_it_ended(code: int, log: str) -> str:
     if code == 0:
         return f"room for contacts was too small: {overflow.strip()}" if overflow else ""
     if code < 0:
-        return f"ended by {signal.Signals(-code).name}, as the system does where memory runs out"
+        killed = ", as the system does where memory runs out" if -code == signal.SIGKILL else ""
+        return f"ended by {signal.Signals(-code).name}{killed}"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return f"exit code {code}: {lines[-1] if lines else 'no word'}"
 

@@ -98,7 +98,8 @@ def test_how_a_simulator_ended_is_one_line() -> None:
     assert how_it_ended(0, "many\nwords\n") == ""
     assert how_it_ended(0, "nefc overflow - please increase njmax to 99\n").endswith("increase njmax to 99")
     assert how_it_ended(1, "Traceback\nMemoryError: no room\n\n") == "exit code 1: MemoryError: no room"
-    assert how_it_ended(-9, "").startswith("ended by SIGKILL")
+    assert how_it_ended(-9, "") == "ended by SIGKILL, as the system does where memory runs out"
+    assert how_it_ended(-11, "") == "ended by SIGSEGV"
 
 
 def test_a_simulator_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
