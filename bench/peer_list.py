@@ -50,13 +50,9 @@ PEERS = {
     "newton-semi-implicit": Listed(
         "bench.peers_newton_penalty:NewtonSemiImplicit", ("newton",), ("newton",), differentiable=True
     ),
-    "mjx": Listed(
-        "bench.peers_jax:Mjx",
-        ("mujoco.mjx", "jax"),
-        ("mujoco-mjx", "jax"),
-        implicit=True,
-        differentiable=True,
-        double=True,
+    "mjx": Listed("bench.peers_jax:Mjx", ("mujoco.mjx", "jax"), ("mujoco-mjx", "jax"), implicit=True),
+    "mjx-gradient": Listed(
+        "bench.peers_jax:MjxGradient", ("mujoco.mjx", "jax"), ("mujoco-mjx", "jax"), differentiable=True, double=True
     ),
     "brax": Listed(
         "bench.peers_jax:Brax", ("brax", "jax"), ("brax", "jax"), implicit=True, differentiable=True, double=True

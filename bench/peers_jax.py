@@ -82,9 +82,9 @@ class JaxPeer(Peer):
 
 
 class Mjx(JaxPeer):
-    """With one iteration of its solver: JAX cannot go backward through the loop that more of them take."""
+    """Forward alone. Its worlds wait for the slowest, so it is given fewer iterations than the file's 100."""
 
-    iterations, line_search = 1, 4
+    iterations, line_search = 4, 8
 
     def load(self) -> Any:
         from mujoco import mjx
@@ -95,7 +95,9 @@ class Mjx(JaxPeer):
         return mjx.put_model(model, impl="jax")
 
     def settings(self) -> str:
-        return f"Euler, Newton, {self.iterations} iteration, {self.line_search} of its line search, {self._precision()}"
+        return (
+            f"Euler, Newton, iterations {self.iterations}, of its line search {self.line_search}, {self._precision()}"
+        )
 
     def begin(self, system: Any, joint_q: Any, joint_qd: Any) -> Any:
         return self.blank.replace(qpos=joint_q, qvel=joint_qd)
@@ -105,6 +107,12 @@ class Mjx(JaxPeer):
 
     def joint_q(self, state: Any) -> Any:
         return state.qpos
+
+
+class MjxGradient(Mjx):
+    """With one iteration of its solver: JAX cannot go backward through the loop that more of them take."""
+
+    iterations, line_search = 1, 4
 
 
 class Brax(JaxPeer):

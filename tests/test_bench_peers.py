@@ -88,6 +88,7 @@ def test_rows_that_are_not_to_be_trusted_are_named() -> None:
         "states are NOT FINITE in 4 worlds",
         "gradients are NOT FINITE in 1 worlds",
     ]
+    assert flaws(replace(MJX, height=0.86), 0.36) == ["the ground THROWS it: at 0.86 m, where MuJoCo has it at 0.36"]
     (told,) = notes([TROT, replace(MJX, height=-0.9)], 0.36)
     assert told == (
         "- mjx, 64 worlds, 16 substeps: the ground does NOT HOLD it: at -0.90 m, where MuJoCo has it at 0.36"
