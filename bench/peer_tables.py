@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -105,7 +106,7 @@ def notes(measured: Sequence[Measured | Checked], mujoco_height: float | None = 
     lines: dict[str, None] = {}
     for one in measured:
         if one.missing:
-            lines[f"{one.peer}: not installed: pip install {' '.join(PEERS[one.peer].packages)}"] = None
+            lines[f"{one.peer}: not installed: pip install {shlex.join(PEERS[one.peer].packages)}"] = None
             continue
         case = one.case if isinstance(one, Measured) else f"{one.peer}, {one.robot}, its gradient"
         found = flaws(one, mujoco_height) if isinstance(one, Measured) else []

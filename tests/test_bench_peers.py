@@ -111,6 +111,8 @@ def test_a_simulator_that_is_not_installed_is_named(tmp_path: Path, monkeypatch:
         assert json.loads(findings.read_text()) == {"missing": [module]}
     missing = [Measured("brax", "Ant", 64, 16, missing=("brax",)), Checked("brax", "Ant", missing=("brax",))]
     assert notes(missing) == ["- brax: not installed: pip install brax jax"]
+    (quoted,) = notes([Measured("newton-mujoco", "Ant", 64, 16, missing=("newton",))])
+    assert quoted.endswith("pip install 'newton[sim]'")
 
 
 def test_a_simulator_that_crashes_does_not_end_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
