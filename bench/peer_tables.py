@@ -11,7 +11,7 @@ from bench.report import markdown_table
 from bench.robots import CONTROL_STEPS
 
 OFF = 0.15
-"""m from where MuJoCo has the robot: the ground does not hold it, or throws it. An Ant that sinks in Brax is 0.16 low."""
+"""m from where MuJoCo has the robot: the ground does not hold it, or throws it. An Ant sunk in Brax is 0.16 low."""
 
 
 @dataclass(frozen=True)
