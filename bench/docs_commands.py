@@ -47,7 +47,7 @@ SKIPPED = {
     r"^tensorboard ": "a program of its own; tests/learn read what it would show",
     r"--wandb": "needs wandb, which is no dependency: tests/learn/test_metric_writers.py, in its offline mode",
     r"a1_task\.py|runs/a1\b": "needs a robot of MuJoCo's Menagerie: docs/your_robot.md says where it is from",
-    r"^pytest |bench\.census": "takes minutes to hours, or files from elsewhere",
+    r"^pytest |bench\.census|bench\.peers": "takes minutes to hours, or files and packages from elsewhere",
     r"^trot trajectory": "is the first word of a motion file",
     r"replay-fault": "needs a fault: tests/envs and tests/learn make some and run them again",
     r"packaged_policy": "overwrites the policies that come with trot: tests/learn/test_packaged_policy.py",

@@ -10,7 +10,7 @@ import mujoco
 import torch
 import warp as wp
 
-from bench.peers import MujocoRate
+from bench.mujoco_rate import MujocoRate
 from bench.places import CUDA, CUDA_GRAPH, ONE_CORE
 from bench.robots import CONTROL_STEPS
 from bench.stages import KeptMemory, StageCycles

@@ -16,7 +16,7 @@ import torch
 import tyro
 
 from bench import report as tables
-from bench.peers import measure_mujoco
+from bench.mujoco_rate import measure_mujoco
 from bench.places import Place, find_places
 from bench.report import Report, describe_machine, gpu_name
 from bench.robots import ANT, CONTROL_STEPS, HUMANOID, ROBOTS, Robot

@@ -150,7 +150,7 @@ class GraphWindow:
         self.forward, self.kept, self.backward = (torch.cuda.CUDAGraph() for _ in range(3))
 
         with torch.no_grad(), torch.cuda.graph(self.forward):
-            window.forward(window.controls)
+            self.forward_end = window.forward(window.controls)
         with torch.cuda.graph(self.kept):
             end = window.forward(self.controls)
         with torch.cuda.graph(self.backward, pool=self.kept.pool()):
