@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import mujoco
 import numpy as np
 from mujoco import rollout
@@ -22,15 +24,10 @@ class Mujoco(Peer):
         return f"{solver_settings(self.model)}, float64, one thread"
 
     def forward(self) -> None:
-        data = self.data
         for world, end in enumerate(self.ends):
-            mujoco.mj_resetData(self.model, data)
-            data.qpos[:], data.qvel[:] = self.case.joint_q[world], self.case.joint_qd[world]
-            for control in self.case.controls[:, world]:
-                data.ctrl[:] = control
-                # All substeps in one call: Python is not what we compare with.
-                mujoco.mj_step(self.model, data, self.case.substeps)
-            end[:] = data.qpos
+            for _ in control_steps(self.case, self.model, self.data, world):
+                pass
+            end[:] = self.data.qpos
 
     def positions(self) -> Numbers:
         return self.ends
@@ -58,6 +55,17 @@ class MujocoRollout(Peer):
     def positions(self) -> Numbers:
         last: Numbers = self.states[:, -1, 1 : 1 + self.model.nq]
         return last
+
+
+def control_steps(case: Case, model: mujoco.MjModel, data: mujoco.MjData, world: int) -> Iterator[None]:
+    """Take a world through the window, and stop after each control step."""
+    mujoco.mj_resetData(model, data)
+    data.qpos[:], data.qvel[:] = case.joint_q[world], case.joint_qd[world]
+    for control in case.controls[:, world]:
+        data.ctrl[:] = control
+        # All substeps in one call: Python is not what we compare with.
+        mujoco.mj_step(model, data, case.substeps)
+        yield
 
 
 def solver_settings(model: mujoco.MjModel) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import warp as wp
 
 from bench.peer import Case, Numbers, Peer
-from bench.peers_mujoco import solver_settings
+from bench.peers_mujoco import control_steps, solver_settings
 
 LOOKED_AT = 32
 """Worlds that tell how much room contacts need."""
@@ -67,11 +67,7 @@ def contact_room(case: Case) -> tuple[int, int]:
     data = mujoco.MjData(model)
     contacts = rows = 0
     for world in range(min(case.worlds, LOOKED_AT)):
-        mujoco.mj_resetData(model, data)
-        data.qpos[:], data.qvel[:] = case.joint_q[world], case.joint_qd[world]
-        for control in case.controls[:, world]:
-            data.ctrl[:] = control
-            mujoco.mj_step(model, data, case.substeps)
+        for _ in control_steps(case, model, data, world):
             contacts, rows = max(contacts, data.ncon), max(rows, data.nefc)
     # MuJoCo Warp counts pairs that are merely near each other too: every geom with the ground.
     return max(int(MARGIN * contacts) + 4, model.ngeom + 2), int(MARGIN * rows) + 8

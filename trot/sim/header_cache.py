@@ -31,12 +31,12 @@ def headers_at_hand(cache: Path) -> Iterator[None]:
             # Whoever reads a damaged one may crash.
             if not (ours / file.name).exists() and is_whole(file):
                 _copy(file, ours / file.name)
+    had = set(ours.glob(PRECOMPILED))
     yield
     with contextlib.suppress(OSError):
-        for file in ours.glob(PRECOMPILED):
-            if not is_whole(kept / file.name):
-                kept.mkdir(parents=True, exist_ok=True)
-                put_whole(file, kept / file.name)
+        for file in set(ours.glob(PRECOMPILED)) - had:
+            kept.mkdir(parents=True, exist_ok=True)
+            put_whole(file, kept / file.name)
 
 
 def _copy(file: Path, to: Path) -> None:
