@@ -33,8 +33,8 @@ WITH_MEMBERS = ("shac", "shac-no-critic", "bptt", "sapo", "rpo", "ahac", "shac-m
 class Together:
     """Members in one batch, and beside them the same seeds alone; whatever happens to one happens to the other."""
 
-    def __init__(self, algo="shac", randomize=None, **changes):
-        algorithm, task = find_algorithm(algo), make_task("hopper")
+    def __init__(self, algo="shac", randomize=None, robot="hopper", **changes):
+        algorithm, task = find_algorithm(algo), make_task(robot)
         settings = replace(algorithm.resolve("hopper"), **(SMALL | changes))
         self.group = make_member_learner(algorithm, task, settings, SEEDS, dtype=torch.float64, randomize=randomize)
         self.alone = [
@@ -83,6 +83,13 @@ VARIANTS = [
     {"randomize": RANDOM, "normalize_observations": False, "lr_decay": False},
     {"max_grad_norm": 0.1, "critic_passes": 1, "critic_batches": 3, "critic_hidden": (8, 6), "actor_hidden": (8, 6)},
 ]
+
+
+@pytest.mark.parametrize("policy", ["gaussian", "state_dependent"])
+def test_symmetric_policies_together_are_those_of_each_seed_alone(policy):
+    both = Together(robot="ant", symmetric=True, policy=policy).iterate(5)
+    assert max(both.distances()) < ROUNDING
+    assert both.group.policy.mirror is not None
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
@@ -226,12 +233,12 @@ def test_other_algorithms_say_that_they_cannot(algo):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("task", ["hopper", "ant"])
-def test_graphs_give_the_bits_of_eager_iterations(task):
+@pytest.mark.parametrize(("task", "symmetric"), [("hopper", False), ("ant", False), ("ant", True)])
+def test_graphs_give_the_bits_of_eager_iterations(task, symmetric):
     from trot.learn.capture import fast_phases
 
     algorithm = find_algorithm("shac")
-    settings = replace(algorithm.resolve(task), num_worlds=16, iterations=20)
+    settings = replace(algorithm.resolve(task), num_worlds=16, iterations=20, symmetric=symmetric)
     eager, captured = (make_member_learner(algorithm, make_task(task), settings, SEEDS, "cuda") for _ in range(2))
     phases = fast_phases(captured)
     for iteration in range(4):

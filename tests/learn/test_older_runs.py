@@ -7,6 +7,7 @@ first version wrote for all eight without a stop.
 import csv
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from made_run import make_run, rewrite_settings
 
 from trot.cli import main
 from trot.learn.agent import load_agent
+from trot.learn.algorithms import find_algorithm
 from trot.learn.algorithms.shac import Shac
 from trot.learn.algorithms.shac_settings import ShacSettings
 from trot.learn.saved_settings import settings_from
 from trot.learn.schedule import Schedule
 from trot.runs.folder import RunFolder
+from trot.runs.older_settings import upgraded_settings
 from trot.view.motion.record import record
 
 KEPT = Path(__file__).parent / "version_1_run"
@@ -116,7 +119,7 @@ def test_after_that_its_settings_are_of_todays_form(path):
     assert main(["resume", str(path)]) == 0
     today, old = (json.loads((folder / "settings.json").read_text()) for folder in (path, KEPT))
     # What SHAC has got since is off.
-    later = {"clip_worlds": 0.0, "compare_halves": False}
+    later = {"clip_worlds": 0.0, "compare_halves": False, "symmetric": False}
     assert today["settings"] == {**old["shac"], **later} and "shac" not in today
     assert settings_from(today["settings"], ShacSettings, "SHAC").actor_hidden == (8,)
     assert today["label"] == "SHAC"
@@ -132,6 +135,7 @@ def test_after_that_its_settings_are_of_todays_form(path):
         "clip_observations": None,
         "squash": "tanh",
         "log_std_bounds": None,
+        "mirror": None,
     }
     same = ("task", "algo", "preset", "seed", "device", "iterations", "schedule", "randomize")
     # A limit of minutes came later; a run without one has none. So did pushes, noise and delay.
@@ -145,6 +149,14 @@ def test_after_that_its_settings_are_of_todays_form(path):
     run = RunFolder.open(path)
     for checkpoint in ("initial", "best", "last"):
         load_agent(run, checkpoint)
+
+
+@pytest.mark.parametrize("algo", ["shac", "shac-no-critic", "bptt", "sapo", "rpo", "ahac", "shac-mixed"])
+def test_a_run_from_before_policies_could_be_symmetric_had_one_that_was_not(algo):
+    today = asdict(find_algorithm(algo).resolve("ant"))
+    before = {name: value for name, value in today.items() if name != "symmetric"}
+    upgraded = upgraded_settings({"algo": algo, "settings": before})
+    assert upgraded["settings"] == {**today, "symmetric": False}
 
 
 def test_a_run_from_before_agents_were_cut_and_clipped_still_loads(tmp_path):

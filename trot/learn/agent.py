@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from trot.envs.mirror import Mirror, mirror_matrix
 from trot.learn.bad_window import CHECKPOINT as BAD_WINDOW
 from trot.learn.networks import Activation, Policy, PolicyKind, Squash, squashed
 from trot.learn.normalizer import Normalizer
@@ -39,6 +40,8 @@ class AgentDescription:
     """How samples get into [-1, 1]."""
     log_std_bounds: tuple[float, float] | None = None
     """Of a state-dependent deviation's logarithm."""
+    mirror: Mirror | None = None
+    """By which a mirrored observation leads to the mirrored action."""
 
     def build(
         self, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32, members: int | None = None
@@ -60,6 +63,7 @@ class AgentDescription:
             layer_norm=self.layer_norm,
             squash=self.squash,
             log_std_bounds=self.log_std_bounds,
+            mirror=self.mirror,
             members=members,
         )
 
@@ -81,10 +85,16 @@ class Agent(nn.Module):
 
     def normalization(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """What to subtract from observations and then to multiply by: constants of a window."""
-        if self.description.normalize:
-            return self.normalizer.affine(dtype)
-        device = self.normalizer.mean.device
-        return torch.zeros((), device=device), torch.ones((), device=device)
+        if not self.description.normalize:
+            device = self.normalizer.mean.device
+            return torch.zeros((), device=device), torch.ones((), device=device)
+        shift, scale = self.normalizer.affine(dtype)
+        mirror = self.description.mirror
+        if mirror is None:
+            return shift, scale
+        # The statistics are those of one side more than of the other, and the policy is not to tell sides apart.
+        mirrored = mirror_matrix(mirror.observation, shift)
+        return (shift + shift @ mirrored) / 2, (scale + scale @ mirrored.abs()) / 2
 
     def forward(self, observation: Tensor, noise: Tensor | None = None) -> Tensor:
         """The action that standard normal noise leads to; without noise the mean's."""
@@ -98,7 +108,7 @@ class Agent(nn.Module):
     def normalization_now(self, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
         """normalized(), by the statistics as they are at this moment: for many observations of one window."""
         limit = self.description.clip_observations
-        affine = self.normalizer.affine(dtype) if self.description.normalize else None
+        affine = self.normalization(dtype) if self.description.normalize else None
 
         def normalized(observation: Tensor) -> Tensor:
             normal = observation if affine is None else (observation - affine[0]) * affine[1]
@@ -129,6 +139,8 @@ class MeanPolicy(nn.Module):
 
     shift: Tensor
     scale: Tensor
+    mirrored_observation: Tensor
+    mirrored_action: Tensor
 
     def __init__(self, agent: Agent) -> None:
         super().__init__()
@@ -136,7 +148,7 @@ class MeanPolicy(nn.Module):
         self.squash, self.limit = agent.description.squash, agent.description.clip_observations
         shift, scale = torch.zeros(agent.num_observations), torch.ones(agent.num_observations)
         if agent.description.normalize:
-            shift, scale = agent.normalizer.affine(torch.float32)
+            shift, scale = agent.normalization(torch.float32)
         self.register_buffer("shift", shift)
         self.register_buffer("scale", scale)
         *hidden, last = agent.policy.network
@@ -147,12 +159,19 @@ class MeanPolicy(nn.Module):
             mean.weight.copy_(last.weight[: agent.num_actions])
             mean.bias.copy_(last.bias[: agent.num_actions])
         self.layers = nn.Sequential(*hidden, mean)
+        self.mirror = mirror = agent.description.mirror
+        if mirror is not None:
+            self.register_buffer("mirrored_observation", mirror_matrix(mirror.observation, shift))
+            self.register_buffer("mirrored_action", mirror_matrix(mirror.action, shift))
 
     def forward(self, observation: Tensor) -> Tensor:
         normal = (observation - self.shift) * self.scale
         if self.limit is not None:
             normal = normal.clamp(-self.limit, self.limit)
-        return squashed(self.layers(normal), self.squash)
+        mean = self.layers(normal)
+        if self.mirror is not None:
+            mean = (mean + self.layers(normal @ self.mirrored_observation) @ self.mirrored_action) / 2
+        return squashed(mean, self.squash)
 
 
 def agent_names(run: RunFolder) -> list[str]:

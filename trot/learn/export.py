@@ -201,10 +201,32 @@ def _onnx_nodes(policy: MeanPolicy) -> tuple[list[onnx.NodeProto], list[onnx.Ten
     def add_clip(limit: float, output: str | None = None) -> None:
         add("Clip", torch.tensor(-limit), torch.tensor(limit), output=output)
 
+    def add_mirror_images() -> None:
+        """The rows, and behind them their mirror images."""
+        nonlocal last
+        before = last
+        add("MatMul", policy.mirrored_observation)
+        nodes.append(helper.make_node("Concat", [before, last], [f"hidden_{len(nodes)}"], axis=0))
+        last = nodes[-1].output[0]
+
+    def add_mean_of_both() -> None:
+        """Of what rows gave, and the mirror image of what their mirror images gave."""
+        nonlocal last
+        place = len(nodes)
+        straight, mirrored = f"hidden_{place}", f"hidden_{place}_mirrored"
+        nodes.append(helper.make_node("Split", [last], [straight, mirrored], axis=0))
+        last = mirrored
+        add("MatMul", policy.mirrored_action)
+        nodes.append(helper.make_node("Add", [straight, last], [f"hidden_{len(nodes)}"]))
+        last = nodes[-1].output[0]
+        add("Mul", torch.tensor(0.5))
+
     add("Sub", policy.shift)
     add("Mul", policy.scale)
     if policy.limit is not None:
         add_clip(policy.limit)
+    if policy.mirror is not None:
+        add_mirror_images()
     for layer in policy.layers:
         match layer:
             case nn.Linear():
@@ -219,6 +241,8 @@ def _onnx_nodes(policy: MeanPolicy) -> tuple[list[onnx.NodeProto], list[onnx.Ten
                 add("LayerNormalization", layer.weight, layer.bias, axis=-1, epsilon=layer.eps)
             case _:
                 raise ValueError(f"the export knows no ONNX operation for a layer {type(layer).__name__}")
+    if policy.mirror is not None:
+        add_mean_of_both()
     if policy.squash == "tanh":
         add("Tanh", output="action")
     else:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from trot.envs.mirror import Mirror, mirror_matrix
 from trot.learn.pieces import in_pieces
 from trot.unpromised import foreach_lerp_
 
@@ -191,6 +192,9 @@ class Policy(nn.Module):
     """Normalised observations to actions in [-1, 1]: tanh of a normal sample around a learned mean, or its clamp.
 
     The noise comes from outside, so that the sample is a differentiable function of mean and deviation.
+
+    With a mirror, a mirrored observation leads to the mirrored action: what is given is the mean of what the network
+    says and of the mirror image of what it says in the mirror.
     """
 
     def __init__(
@@ -205,9 +209,11 @@ class Policy(nn.Module):
         layer_norm: bool = True,
         squash: Squash = "tanh",
         log_std_bounds: tuple[float, float] | None = None,
+        mirror: Mirror | None = None,
         members: int | None = None,
     ) -> None:
         super().__init__()
+        self.mirror = mirror
         self.kind, self.actions, self.squash, self.log_std_bounds = kind, actions, squash, log_std_bounds
         self.members = members
         self._stand_in: Callable[[Tensor], Tensor] | None = None
@@ -237,13 +243,29 @@ class Policy(nn.Module):
 
     def distribution(self, observation: Tensor) -> tuple[Tensor, Tensor | None]:
         """Mean and logarithm of the deviation before they are squashed; None where there is no deviation."""
-        output = (self._stand_in or self.network)(observation)
+        output = self._output(observation)
         if self.kind == "gaussian":
             return output, self.log_std if self.members is None else self.log_std.unsqueeze(1)
         if self.kind == "state_dependent":
             mean, log_std = torch.split(output, self.actions, dim=-1)
             return mean, log_std if self.log_std_bounds is None else log_std.clamp(*self.log_std_bounds)
         return output, None
+
+    def _output(self, observation: Tensor) -> Tensor:
+        network = self._stand_in or self.network
+        if self.mirror is None:
+            return network(observation)
+        both = (observation, observation @ mirror_matrix(self.mirror.observation, observation))
+        # One call for both. Members' networks take rows alone.
+        if self.members is None:
+            straight, mirrored = network(torch.stack(both)).unbind()
+        else:
+            straight, mirrored = network(torch.cat(both, dim=-2)).chunk(2, dim=-2)
+        places = self.mirror.action
+        if self.kind == "state_dependent":
+            # Behind the means there are deviations, which have no sign.
+            places = (*places, *(self.actions + abs(place) for place in places))
+        return (straight + mirrored @ mirror_matrix(places, straight)) / 2
 
     @contextlib.contextmanager
     def standing_in(self, network: Callable[[Tensor], Tensor] | None) -> Iterator[None]:

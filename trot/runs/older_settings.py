@@ -6,7 +6,7 @@ from typing import Any
 
 LABELS = {"shac": "SHAC", "shac-no-critic": "SHAC without critic", "bptt": "BPTT"}
 """All that the first version knew."""
-LATER_OF_AGENTS = {"clip_observations": None, "squash": "tanh", "log_std_bounds": None}
+LATER_OF_AGENTS = {"clip_observations": None, "squash": "tanh", "log_std_bounds": None, "mirror": None}
 """What descriptions of agents did not say at first, and how it was then."""
 
 LATER_OF_RANDOMIZE = {
@@ -19,12 +19,16 @@ LATER_OF_RANDOMIZE = {
 """The same of what differs from world to world."""
 
 
-LATER_OF_SHAC = {"clip_worlds": 0.0, "compare_halves": False}
+LATER_OF_SHAC = {"clip_worlds": 0.0, "compare_halves": False, "symmetric": False}
 """The same of the settings of SHAC, without critic and with long windows too."""
+RELATIVES = ("sapo", "rpo", "ahac", "shac-mixed")
+"""Of SHAC: the first version that had them knew all of this but the mirror."""
 
 
 def with_later_of_shac(algo: object, settings: dict[str, Any]) -> dict[str, Any]:
     """An algorithm's settings with what SHAC has got since."""
+    if algo in RELATIVES:
+        return {"symmetric": False, **settings}
     return {**LATER_OF_SHAC, **settings} if algo in LABELS else settings
 
 

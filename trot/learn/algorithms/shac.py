@@ -120,7 +120,7 @@ class Shac(Learner):
     def _frozen_networks(self) -> tuple[FrozenNetwork | None, FrozenNetwork | None]:
         """What takes the policy's and the target critic's place in a rollout; None where PyTorch's operations do it."""
         rows = self.env.num_worlds // (self.members or 1)
-        policy = FrozenNetwork.of(self.policy.network, rows)
+        policy = FrozenNetwork.of(self.policy.network, rows if self.policy.mirror is None else 2 * rows)
         if type(self.target_critic) is not Critic:
             return policy, None
         return policy, FrozenNetwork.of(self.target_critic.network, self.settings.horizon * rows)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from trot.envs.env import Env
+from trot.envs.mirror import find_mirror
 from trot.learn.agent import AgentDescription
 from trot.learn.learner import (
     LearnerSettings,
@@ -59,6 +60,9 @@ class ShacSettings(LearnerSettings):
     """gaussian: one deviation per action; state_dependent: the network gives it; deterministic: none."""
     initial_log_std: float = -1.0
     """Logarithm of the deviation of actions, at the start."""
+    symmetric: bool = False
+    """What the policy does on the left it does on the right in the mirrored state: for robots that are their own mirror
+    image, whatever their gait."""
     actor_hidden: tuple[int, ...] = (128, 64, 32)
     """Widths of the policy's hidden layers."""
     critic_hidden: tuple[int, ...] = (64, 64)
@@ -89,6 +93,7 @@ class ShacSettings(LearnerSettings):
             kind=self.policy,
             initial_log_std=self.initial_log_std,
             normalize=self.normalize_observations,
+            mirror=find_mirror(env) if self.symmetric else None,
         )
 
 
@@ -122,12 +127,14 @@ BETTER: dict[str, dict[str, Any]] = {
     },
     # More seeds find the faster of two ways to hop.
     "hopper": {"gamma": 0.995},
+    # Left and right alike, one candidate of four finds the fastest gait known; else none of hundreds did.
+    "ant": {"symmetric": True},
     # A critic that follows sooner: 7000 in half the time, and more in the end.
     "humanoid": {"critic_lr": 2e-3, "target_keep": 0.2},
 }
 """What was found to serve better since; docs/better.md has the numbers."""
 
-CANDIDATES = {"hopper": 8, "ant": 8, "humanoid": 4, "muscle_humanoid": 4}
+CANDIDATES = {"hopper": 8, "ant": 16, "humanoid": 4, "muscle_humanoid": 4}
 """That begin on a GPU. Seeds of the other tasks end closer to each other."""
 
 TUNED = {task: own | BETTER.get(task, {}) for task, own in PAPER.items()}

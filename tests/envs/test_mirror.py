@@ -1,0 +1,202 @@
+"""Mirror images of tasks: partners as the robots' files name them, MuJoCo as a judge, and what is refused."""
+
+from dataclasses import replace
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from trot.envs.env import Env
+from trot.envs.mirror import Mirror, find_mirror, mirror_matrix
+from trot.envs.registry import make_env
+from trot.envs.tasks.ant import Ant
+from trot.envs.torso import torso_observation
+
+# Legs 1 and 4 are in front, 2 and 3 behind; 1 and 2 on the left. Hips turn about the vertical, so the other way round
+# in a mirror; an ankle's axis becomes its partner's.
+ANT_LEGS = (-7, 8, -5, 6, -3, 4, -1, 2)
+# Height; w x y z; velocity and turning along and about x, y, z.
+TORSO = (1, 2, -3, 4, -5, 6, -7, 8, -9, 10, -11)
+
+
+def behind(first, places):
+    """Places of a part that begins behind so many entries."""
+    return tuple(place + first if place > 0 else place - first for place in places)
+
+
+@pytest.fixture(scope="module")
+def ant():
+    return find_mirror(make_env("ant", num_worlds=1))
+
+
+def test_an_ant_by_hand(ant):
+    up_and_heading = (28, 29)
+    assert ant.action == ANT_LEGS
+    assert ant.observation == (
+        *TORSO, *behind(11, ANT_LEGS), *behind(19, ANT_LEGS), *up_and_heading, *behind(29, ANT_LEGS)
+    )  # fmt: skip
+
+
+def test_a_humanoids_right_is_its_left():
+    env = make_env("humanoid", num_worlds=1)
+    names, places = env.task.model.actuator_name, find_mirror(env).action
+    swapped = {"right": "left", "left": "right"}
+    for name, place in zip(names, places, strict=True):
+        side, _, rest = name.partition("_")
+        partner = f"{swapped[side]}_{rest}" if side in swapped else name
+        assert names[abs(place) - 1] == partner
+    # In the file both knees turn about -y, and the right hip_x about x where the left one turns about -x.
+    signs = dict(zip(names, np.sign(places), strict=True))
+    assert signs["right_knee"] == signs["left_knee"] == signs["right_hip_x"] == signs["abdomen_y"] == 1
+    assert signs["abdomen_x"] == signs["abdomen_z"] == signs["right_ankle_x"] == -1
+
+
+@pytest.mark.parametrize("task", ["ant", "humanoid"])
+def test_mujoco_moves_mirror_images_as_mirror_images(task):
+    # The same file, but another program: other contacts, other limits, float64.
+    env = make_env(task, num_worlds=1)
+    mirror, model = find_mirror(env), env.task.model.source
+    nq, nv, num_joints = model.nq, model.nv, model.nq - 7
+    # joints and joint_rates lie in the observation behind height, rotation, velocity and turning.
+    joints = mirror_matrix(
+        tuple(np.sign(p) * (abs(p) - 11) for p in mirror.observation[11 : 11 + num_joints]), env._zero
+    )
+    joints = joints.double().numpy()
+    control = mirror_matrix(mirror.action, env._zero).double().numpy()
+    random = np.random.default_rng(0)
+    here, there = mujoco.MjData(model), mujoco.MjData(model)
+    here.qpos[:] = env.task.start.pose(env.task.model)
+    turned = random.normal(size=4) * 0.1 + [1, 0, 0, 0]
+    here.qpos[3:7] = turned / np.linalg.norm(turned)
+    here.qpos[7:] += 0.1 * random.normal(size=nq - 7)
+    here.qvel[:] = random.normal(size=nv)
+    there.qpos[:3], there.qpos[3:7] = here.qpos[:3] * [1, -1, 1], here.qpos[3:7] * [1, -1, 1, -1]
+    there.qpos[7:] = here.qpos[7:] @ joints
+    there.qvel[:6] = here.qvel[:6] * [1, -1, 1, -1, 1, -1]
+    there.qvel[6:] = here.qvel[6:] @ joints
+    for _ in range(40):
+        here.ctrl[:] = random.uniform(-1, 1, size=model.nu)
+        there.ctrl[:] = here.ctrl @ control
+        for data in (here, there):
+            mujoco.mj_step(model, data)
+    assert here.ncon > 0 or task == "humanoid"
+    np.testing.assert_allclose(there.qpos[:3], here.qpos[:3] * [1, -1, 1], atol=1e-6)
+    np.testing.assert_allclose(there.qpos[7:], here.qpos[7:] @ joints, atol=1e-6)
+    np.testing.assert_allclose(there.qvel[6:], here.qvel[6:] @ joints, atol=1e-4)
+
+
+def test_a_mirrored_twice_is_as_it_was(ant):
+    for places in (ant.observation, ant.action):
+        matrix = mirror_matrix(places, torch.zeros((), dtype=torch.float64))
+        torch.testing.assert_close(matrix @ matrix, torch.eye(len(places), dtype=torch.float64), rtol=0, atol=0)
+
+
+def test_mirror_matrix_by_hand():
+    row = torch.tensor([10.0, 20.0, 30.0])
+    assert (row @ mirror_matrix((-2, 1, 3), row)).tolist() == [-20.0, 10.0, 30.0]
+
+
+def test_the_same_in_double_precision(ant):
+    assert find_mirror(make_env("ant", num_worlds=1, dtype=torch.float64)) == ant
+
+
+def test_finding_it_leaves_the_environment_alone():
+    env, untouched = (make_env("ant", num_worlds=2, seed=3) for _ in range(2))
+    find_mirror(env)
+    torch.testing.assert_close(env.reset()[0], untouched.reset()[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("task", "reason"),
+    [
+        ("hopper", "its first joint is not free"),
+        ("muscle_humanoid", "only hinges and slides are known, not 'femur_r'"),
+        ("quadruped", "it remembers something"),
+    ],
+)
+def test_what_has_none_is_refused_by_name(task, reason):
+    with pytest.raises(ValueError, match=f"the task '{task}' has no mirror image: .*{reason}.*without --symmetric"):
+        find_mirror(make_env(task, num_worlds=1))
+
+
+def lopsided(tmp_path, old, new):
+    """The Ant with one thing changed in its file."""
+    text = Ant.robot.read_text()
+    assert text.count(old) == 1
+    path = tmp_path / "lopsided.xml"
+    path.write_text(text.replace(old, new))
+
+    class Lopsided(Ant):
+        robot = path
+
+    return Env(Lopsided(), 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('<motor name="ankle_1" joint="ankle_1"/>', '<motor name="ankle_1" joint="ankle_1" gear="150"/>',
+         "no action does on the other side what that of 'ankle_1' does"),
+        ('<body name="leg_1" pos="0.2 0.2 0">', '<body name="leg_1" pos="0.25 0.2 0">',
+         "the joint 'hip_1' has no partner on the other side"),
+        ('name="foot_2" fromto="0 0 0 -0.4 0.4 0"', 'name="foot_2" fromto="0 0 0 -0.4 0.4 0" size="0.09"',
+         "no action does on the other side what that of 'hip_2' does"),
+    ],
+)  # fmt: skip
+def test_a_lopsided_robot(tmp_path, old, new, reason):
+    with pytest.raises(ValueError, match=reason):
+        find_mirror(lopsided(tmp_path, old, new))
+
+
+class PaidToDriftLeft(Ant):
+    def reward_terms(self, measured, action):
+        return {"left": measured.velocity[:, 1:2]}
+
+
+class FallsToTheLeft(Ant):
+    def fallen(self, measured):
+        return measured.velocity[:, 1:2] > 0
+
+
+class SeesOneSide(Ant):
+    def observation(self, measured, previous_action):
+        return {"height": measured.height, "left": measured.joints[:, :2]}
+
+    def observation_entries(self):
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (PaidToDriftLeft, "mirrored worlds do not earn as mirror images"),
+        (FallsToTheLeft, "mirrored worlds do not fall as mirror images"),
+        (SeesOneSide, r"entry 1 of its observation \('left'\) becomes none in a mirror"),
+    ],
+)
+def test_a_lopsided_task(kind, reason):
+    with pytest.raises(ValueError, match=reason):
+        find_mirror(Env(kind(), 1))
+
+
+class Turned(Ant):
+    """Begins with its right side in front, so that its legs 3 and 4 lie there, and 2 and 3 on the right."""
+
+    start = replace(Ant.start, joint_q=(*Ant.start.joint_q[:3], 0.5**0.5, 0.0, 0.0, 0.5**0.5, *Ant.start.joint_q[7:]))
+
+    def observation(self, measured, previous_action):
+        seen = torso_observation(measured)
+        return {name: seen[name] for name in ("height", "joints", "joint_rates")}
+
+    def observation_entries(self):
+        return {}
+
+    def reward_terms(self, measured, action):
+        return {"forward": measured.forward_speed}
+
+
+def test_the_plane_is_the_worlds_and_not_the_bodys():
+    # In this plane an ankle's axis, (-1, 1, 0), becomes (-1, -1, 0), the opposite of its partner's.
+    legs = (-3, -4, -1, -2, -7, -8, -5, -6)
+    assert find_mirror(Env(Turned(), 1)) == Mirror((1, *behind(1, legs), *behind(9, legs)), legs)
