@@ -10,6 +10,7 @@ import torch
 import warp as wp
 
 from trot.envs import step_end_kernel, torso
+from trot.learn import along_steps
 from trot.sim import guard_kernels
 from trot.sim.build import Kernel, Variant, define_programs, source, start_warp
 from trot.sim.launch import CUDA_LANES
@@ -51,7 +52,12 @@ def test_kernels_of_a_model(robot: str, variant: Variant, tmp_path: Path, reques
     assert "bar.warp.sync" in found, "32 lanes share a world, and wait for each other"
 
 
-ROW_KERNELS = {"torso": torso._measure._kernels, "guard": guard_kernels._kernels, "step_end": step_end_kernel._kernels}
+ROW_KERNELS = {
+    "torso": torso._measure._kernels,
+    "guard": guard_kernels._kernels,
+    "step_end": step_end_kernel._kernels,
+    "along_steps": along_steps._kernels,
+}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

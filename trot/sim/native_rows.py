@@ -41,9 +41,11 @@ class RowKernels:
     The header is written in terms of `Scalar`, and sees the structs of all groups.
     """
 
-    def __init__(self, header: Path, programs: Mapping[str, RowProgram], before: str = "") -> None:
-        """`before` is C++ that stands in front of the header."""
-        self.header, self.programs, self.before = header, programs, before
+    def __init__(
+        self, header: Path, programs: Mapping[str, RowProgram], before: str = "", most_lanes: int = CUDA_LANES
+    ) -> None:  # fmt: skip
+        """`before` is C++ that stands in front of the header; on the CPU a row has one lane in any case."""
+        self.header, self.programs, self.before, self._most_lanes = header, programs, before, most_lanes
         self._places: dict[tuple[torch.dtype, torch.device], _Place] = {}
         self._recorded = RecordedLaunches()
 
@@ -62,7 +64,7 @@ class RowKernels:
         if key not in self._places:
             with build_lock:
                 start_warp()
-                lanes = CUDA_LANES if device.type == "cuda" else 1
+                lanes = self._most_lanes if device.type == "cuda" else 1
                 self._places[key] = _Place(self._define(dtype, device), lanes, wp.device_from_torch(device))
         return self._places[key]
 
