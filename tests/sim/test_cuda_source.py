@@ -9,7 +9,7 @@ import pytest
 import torch
 import warp as wp
 
-from trot.envs import step_end_kernel, torso
+from trot.envs import cart_and_pole, step_end_kernel, torso
 from trot.learn import along_steps
 from trot.sim import guard_kernels
 from trot.sim.build import Kernel, Variant, define_programs, source, start_warp
@@ -54,6 +54,7 @@ def test_kernels_of_a_model(robot: str, variant: Variant, tmp_path: Path, reques
 
 ROW_KERNELS = {
     "torso": torso._measure._kernels,
+    "cart_and_pole": cart_and_pole._measure._kernels,
     "guard": guard_kernels._kernels,
     "step_end": step_end_kernel._kernels,
     "along_steps": along_steps._kernels,

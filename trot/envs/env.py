@@ -230,13 +230,14 @@ class Env:
         }
         return move.observation, terms.sum(dim=1), move.terminated, move.truncated, info
 
-    def advance(self, action: Tensor) -> Move:
+    def advance(self, action: Tensor, own: bool = False) -> Move:
         """All of step() but the reward, for actions that lie in [-1, 1]: they are not clamped.
 
-        The rewards of many moves come from rewards(), at the price of one.
+        With `own` the action's tensor is the environment's from here on, and must not be filled with another one. The
+        rewards of many moves come from rewards(), at the price of one.
         """
         # Moves and worlds keep the action, and the caller may fill the same tensor with the next one.
-        return self._advance(self._checked(action).clone())
+        return self._advance(self._checked(action) if own else self._checked(action).clone())
 
     def _advance(self, action: Tensor) -> Move:
         before, carried_out, past_actions = self._disturbed(self.worlds, action)

@@ -221,7 +221,7 @@ class Shac(Learner):
 
     def advance(self, answer: Tensor) -> Move:
         """A step of all worlds."""
-        return self.env.advance(self.action_of(answer))
+        return self.env.advance(self.action_of(answer), own=True)
 
     def values(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """By the target critic: what the policy trusts, and what the critic's own targets are built on."""
