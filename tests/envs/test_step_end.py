@@ -68,7 +68,9 @@ def window(env, spoil=True):
     ]
     weights = torch.arange(1, told[0].shape[1] + 1, device=env.device, dtype=env.dtype)
     loss = (torch.stack(told) * weights).sum() + reward.sum()
-    return told, reward, env.worlds, torch.autograd.grad(loss, [actions, *begin])
+    # And what a learner asks for: how much hangs on the state after each step.
+    states = [part for move in moves for part in (move.final_state.joint_q, move.final_state.joint_qd)]
+    return told, reward, env.worlds, torch.autograd.grad(loss, [actions, *begin, *states])
 
 
 @pytest.mark.parametrize("device", DEVICES)

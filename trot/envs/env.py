@@ -279,10 +279,12 @@ class Env:
             all_sound,
             memory,
             final_state,
-            final_obs,
+            ended.observation,
             measured,
             ended.terminated.squeeze(1),
             ended.truncated.squeeze(1),
+            ended.joint_q,
+            ended.joint_qd,
         )
 
     def _disturbed(self, worlds: Worlds, action: Tensor) -> tuple[Worlds, Tensor, Tensor]:
@@ -329,9 +331,7 @@ class Env:
 
     def rewards(self, moves: Sequence[Move]) -> Tensor:
         """(steps, worlds) what step() would have paid for each of these moves."""
-        joint_q, joint_qd = (
-            torch.cat([getattr(move.final_state, name) for move in moves]) for name in ("joint_q", "joint_qd")
-        )
+        joint_q, joint_qd = (torch.cat([getattr(move, f"judged_{name}") for move in moves]) for name in ("q", "qd"))
         memory = torch.cat([move.memory for move in moves]) if self._memory_widths else self._nominal_memory
         activation = self._zero
         if self._has_activation:

@@ -11,12 +11,14 @@ CUDA_CALLABLE inline void choose(bool done, const Scalar* fresh, const Scalar* e
         begun[at] = !done ? ended[at] : fresh ? fresh[at] : Scalar(0);
     }
 }
-CUDA_CALLABLE inline void choose_adjoint(bool done, const Scalar* begun_bar, Scalar* ended_bar, long long row, int width,
-                                         int lane, int lanes) {
+// What the step left may have been looked at besides: that derivative comes on top.
+CUDA_CALLABLE inline void choose_adjoint(bool done, const Scalar* begun_bar, const Scalar* seen_bar, Scalar* ended_bar,
+                                         long long row, int width, int lane, int lanes) {
     if (!ended_bar) return;
     for (int k = lane; k < width; k += lanes) {
         const long long at = row * width + k;
-        ended_bar[at] = done ? Scalar(0) : begun_bar[at];
+        const Scalar bar = done || !begun_bar ? Scalar(0) : begun_bar[at];
+        ended_bar[at] = seen_bar ? bar + seen_bar[at] : bar;
     }
 }
 // A part of what a fault leaves: it stands at `at` of its row, and the next one behind it.

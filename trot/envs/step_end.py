@@ -40,6 +40,10 @@ class Ended:
     """(num_worlds, 1)"""
     truncated: Tensor
     """(num_worlds, 1)"""
+    joint_q: Tensor
+    """As the step left it, and so are the following: whoever takes them from here has gradients added up in one go."""
+    joint_qd: Tensor
+    observation: Tensor
 
 
 class StepEnd:
@@ -58,10 +62,10 @@ class StepEnd:
     def __call__(self, ending: Ending, store: StartStore) -> Ended:
         if self.in_one_kernel and store.one_each:
             fallen = None if ending.fallen is None else ending.fallen.reshape(-1, 1)
-            worlds, terminated, truncated = end_in_one_kernel(
+            worlds, terminated, truncated, seen = end_in_one_kernel(
                 ending.ended, ending.record, ending.sound, fallen, store.fresh(ending.sound), self._chosen, self._length
             )
-            return Ended(worlds, terminated, truncated)
+            return Ended(worlds, terminated, truncated, *seen)
         worlds, fault = ending.ended, ~ending.sound
         terminated = fault if ending.fallen is None else fault | ending.fallen.reshape(-1, 1)
         clock = worlds.clock + self._one_step
@@ -71,7 +75,8 @@ class StepEnd:
             counted |= {"faults": worlds.faults + fault, "last_fault": _remembered(ending)}
         worlds = replace(worlds, **counted)
         done = terminated | truncated
-        return Ended(self.begin(done, worlds, store) if store.some_begin(done) else worlds, terminated, truncated)
+        begun = self.begin(done, worlds, store) if store.some_begin(done) else worlds
+        return Ended(begun, terminated, truncated, worlds.joint_q, worlds.joint_qd, worlds.observation)
 
     def begin(self, done: Tensor, ended: Worlds, store: StartStore) -> Worlds:
         """Fresh starts where an episode is done; elsewhere nothing changes, gradients included."""

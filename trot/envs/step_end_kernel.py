@@ -19,6 +19,8 @@ DRAWN = ("joint_q", "joint_qd", "observation", "parameter", "strength", "memory"
 """Fields of Worlds that a fresh start has numbers for."""
 CHOSEN = (*DRAWN, "previous_action", "activation", "past_actions")
 """Those that begin anew with an episode, beside the clock: the others with zeros."""
+SEEN = ("joint_q", "joint_qd", "observation")
+"""Those that are looked at as the step left them, by rewards and by what values the last observation."""
 RECORDED = ("joint_q", "joint_qd", "action", "parameter", "strength", "activation", "memory")
 """What is remembered of a fault, side by side."""
 
@@ -57,6 +59,7 @@ _BARS = ArgumentGroup(
     "Bars",
     (
         *(_rows(f"begun_{name}_bar", name) for name in CHOSEN),
+        *(_rows(f"seen_{name}_bar", name) for name in SEEN),
         *(_rows(f"ended_{name}_bar", name, written=True) for name in CHOSEN),
         *_flags("done", kind="const bool*"),
     ),
@@ -66,6 +69,7 @@ _BARS = ArgumentGroup(
 def _header_macros() -> str:
     """What the header does for each of the fields."""
     fresh = {name: f"e.fresh_{name}" if name in DRAWN else "nullptr" for name in CHOSEN}
+    seen = {name: f"b.seen_{name}_bar" if name in SEEN else "nullptr" for name in CHOSEN}
     lines = {
         "REMEMBER_PARTS": [
             f"remember(e.from_{name}, w.{name}_width, record, at, row, lane, lanes);" for name in RECORDED
@@ -75,7 +79,8 @@ def _header_macros() -> str:
             for name in CHOSEN
         ],
         "CHOOSE_FIELDS_ADJOINT": [
-            f"choose_adjoint(done, b.begun_{name}_bar, b.ended_{name}_bar, row, w.{name}_width, lane, lanes);"
+            f"choose_adjoint(done, b.begun_{name}_bar, {seen[name]}, b.ended_{name}_bar, row, w.{name}_width, "
+            "lane, lanes);"
             for name in CHOSEN
         ],
     }
@@ -100,8 +105,10 @@ def end_in_one_kernel(
     fresh: Starts,
     chosen: Sequence[str],
     episode_length: int,
-) -> tuple[Worlds, Tensor, Tensor]:
+) -> tuple[Worlds, Tensor, Tensor, tuple[Tensor, ...]]:
     """What the next step begins from, and where the episode was terminated and truncated, (num_worlds, 1) both.
+
+    And what the step left of SEEN: who takes it from here has its gradient added up by the kernel.
 
     `chosen` are those of CHOSEN that the worlds have numbers of; `fresh` is a start for each world.
     """
@@ -120,11 +127,12 @@ def end_in_one_kernel(
     found = _EndStep.apply(  # type: ignore[no-untyped-call]
         tuple(chosen), numbers, counted, *(getattr(ended, name) for name in chosen)
     )
-    terminated, truncated, clock, faults, last_fault, *begun = found
+    terminated, truncated, clock, faults, last_fault, *rest = found
+    seen, begun = rest[: len(SEEN)], rest[len(SEEN) :]
     worlds = replace(
         ended, clock=clock, faults=faults, last_fault=last_fault, **dict(zip(chosen, begun, strict=True))
     )  # fmt: skip
-    return worlds, terminated, truncated
+    return worlds, terminated, truncated, tuple(seen)
 
 
 def _if_any(rows: Tensor) -> Tensor | None:
@@ -159,22 +167,32 @@ class _EndStep(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         counts = (flags["terminated"], flags["truncated"], *following.values())
         ctx.mark_non_differentiable(*counts)
-        return (*counts, *begun)
+        # Aliases, that PyTorch takes for results.
+        seen = [ended[chosen.index(name)].detach() for name in SEEN]
+        return (*counts, *seen, *begun)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *bars: Tensor | None) -> tuple[Tensor | None, ...]:
         (done,) = ctx.saved_tensors
-        wanted = {
-            name: bar.contiguous()
-            for name, bar, needed in zip(ctx.chosen, bars[5:], ctx.needs_input_grad[3:], strict=True)
-            if needed and bar is not None
+        seen, begun = bars[5 : 5 + len(SEEN)], bars[5 + len(SEEN) :]
+        needed = [name for name, one in zip(ctx.chosen, ctx.needs_input_grad[3:], strict=True) if one]
+        given = {
+            f"{which}_{name}_bar": bar.contiguous()
+            for which, names, of_which in (("seen", SEEN, seen), ("begun", ctx.chosen, begun))
+            for name, bar in zip(names, of_which, strict=True)
+            if bar is not None and name in needed
         }
-        found = {name: torch.empty_like(bar) for name, bar in wanted.items()}
-        if wanted:
+        found = {
+            name: torch.empty_like(bar)
+            for name in needed
+            if (bar := given.get(f"begun_{name}_bar", given.get(f"seen_{name}_bar"))) is not None
+        }
+        if found:
             tensors = {
                 **dict.fromkeys(f"{which}_{name}_bar" for which in ("ended", "begun") for name in CHOSEN),
-                **{f"begun_{name}_bar": bar for name, bar in wanted.items()},
+                **dict.fromkeys(f"seen_{name}_bar" for name in SEEN),
+                **given,
                 **{f"ended_{name}_bar": bar for name, bar in found.items()},
                 "done": done,
             }
