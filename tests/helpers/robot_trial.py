@@ -125,7 +125,7 @@ def _steps(model, kernels):
     lower, upper = (torch.tensor(bound, dtype=torch.float32) for bound in model.sample_range())
     control, flagged = torch.stack([lower, upper]), False
     for _ in range(STEPS):
-        joint_q, joint_qd, activation, sound = guarded_step(physics, joint_q, joint_qd, control, None, activation)
+        joint_q, joint_qd, activation, sound, *_ = guarded_step(physics, joint_q, joint_qd, control, None, activation)
         if not (joint_q.abs() <= BOUND).all() or not (joint_qd.abs() <= BOUND).all():
             return "not finite, without a flag", f"{joint_q.tolist()} {joint_qd.tolist()}"
         flagged |= not bool(sound.all())

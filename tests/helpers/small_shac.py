@@ -81,8 +81,8 @@ def watched(shac):
     """A list that every later move of the environment leaves in it what env.step would have returned."""
     record, advance = [], shac.env.advance
 
-    def watching(action):
-        move = advance(action)
+    def watching(action, **how):
+        move = advance(action, **how)
         info = {"final_obs": move.final_obs, "final_state": move.final_state}
         record.append((move.observation, shac.env.rewards([move])[0], move.terminated, move.truncated, info))
         return move

@@ -32,9 +32,9 @@ def test_the_loss_is_that_of_the_steps_that_count_and_the_price_of_their_stiffne
     begins = []
     advance = ahac.env.advance
 
-    def watching(action):
+    def watching(action, **how):
         begins.append(ahac.env.worlds.joint_qd.detach().clone())
-        return advance(action)
+        return advance(action, **how)
 
     ahac.env.advance = watching
     ahac.rollout()

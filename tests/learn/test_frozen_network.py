@@ -16,6 +16,7 @@ from trot.learn.frozen_network import (
     FrozenLayout,
     FrozenNetwork,
     NetworkShape,
+    Surroundings,
     choose_layout,
     fitting_rows,
     kernels_of,
@@ -140,6 +141,44 @@ def test_it_stands_in_for_a_policys_network(kind, members):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
     policy(inputs)
     assert len(calls) == 1, "afterwards the network is itself again"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("members", [None, 3])
+def test_from_observations_to_actions(device, members):
+    """Normalisation, network, noise and tanh in one kernel each way, with statistics and deviations of each member."""
+    torch.manual_seed(0)
+    policy = moved(Policy(9, 4, (20, 12), members=members).double()).to(device)
+    front = () if members is None else (members,)
+    observations, noise, shift, scale, bar = (
+        torch.randn(*front, rows, width, dtype=torch.float64).to(device)
+        for rows, width in ((7, 9), (7, 4), (1, 9), (1, 9), (7, 4))
+    )
+    kernel, around = frozen(policy.network), Surroundings.of(policy, shift, scale)
+    found = both_ways(lambda rows: kernel.act(rows, noise, around), observations, bar)
+    expected = both_ways(lambda rows: policy((rows - shift) * scale, noise), observations, bar)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
+    # And finite differences.
+    step = 1e-6 * torch.randn_like(observations)
+    with torch.no_grad():
+        ahead, behind = (kernel.act(observations + sign * step, noise, around) for sign in (1, -1))
+    assert ((ahead - behind) * bar).sum().item() / 2 == pytest.approx((found[1] * step).sum().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("how", "known"),
+    [
+        ({}, True),
+        ({"squash": "clamp"}, False),
+        ({"kind": "state_dependent"}, False),
+        ({"kind": "deterministic"}, False),
+    ],
+)
+def test_which_policies_act_in_one_kernel(how, known):
+    policy, row = Policy(9, 4, (20, 12), **how), torch.ones(9)
+    assert (Surroundings.of(policy, row, row) is not None) is known
+    assert Surroundings.of(policy, torch.zeros(()), torch.ones(())) is None, "observations that are not normalised"
 
 
 @pytest.mark.parametrize("device", DEVICES)

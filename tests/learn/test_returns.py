@@ -262,3 +262,34 @@ def test_float32_stays_float32(rng):
     assert policy_loss(reward, value, done, 0.99).dtype == torch.float32
     assert td_lambda(reward, value, done, 0.99, 0.95).dtype == torch.float32
     assert {part.dtype for part in finished_returns(reward, done, torch.zeros(3))} == {torch.float32}
+
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("steps", [1, 8, 19])
+def test_members_get_what_each_would_get_alone(rng, steps, device):
+    """With a gamma and a lambda of each, in windows shorter and longer than what a kernel reads at once."""
+    windows = [[torch.from_numpy(part) for part in random_window(rng, steps, 5)] for _ in range(3)]
+    reward, value, done = (torch.stack(parts).to(device) for parts in zip(*windows, strict=True))
+    # Rows need not lie one after the other.
+    reward = reward.transpose(0, 1).contiguous().transpose(0, 1)
+    gammas, lambdas = (torch.tensor(given, dtype=torch.float64) for given in ([0.9, 1.0, 0.5], [0.0, 0.3, 0.95]))
+    so_far = torch.arange(15, dtype=torch.float64).view(3, 5)
+    targets = td_lambda(reward, value, done, gammas.to(device), lambdas.to(device))
+    collected, carried = finished_returns(reward, done, so_far.to(device))
+    for k, window in enumerate(windows):
+        arrays = [part.numpy() for part in window]
+        expected = [
+            [loop_target(*(array[:, w] for array in arrays), gammas[k].item(), lambdas[k].item(), t) for w in range(5)]
+            for t in range(steps)
+        ]
+        np.testing.assert_allclose(targets[k].cpu(), expected, rtol=1e-13, atol=1e-13)
+        for w in range(5):
+            total = so_far[k, w].item()
+            for t in range(steps):
+                total += arrays[0][t, w]
+                assert collected[k, t, w].item() == total
+                total = 0.0 if arrays[2][t, w] else total
+            assert carried[k, w].item() == total

@@ -35,7 +35,9 @@ def test_the_columns_tell_of_the_actions_of_the_iteration(algo, monkeypatch):
     env = trot.make_env("cartpole", 2, dtype=torch.float64)
     learner = algorithm.learner(env, settings, 0)
     taken, advance = [], env.advance
-    monkeypatch.setattr(env, "advance", lambda action: taken.append(action.detach().numpy()) or advance(action))
+    monkeypatch.setattr(
+        env, "advance", lambda action, **how: taken.append(action.detach().numpy()) or advance(action, **how)
+    )
     for _ in range(2):
         taken.clear()
         learner.iterate()

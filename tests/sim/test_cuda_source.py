@@ -9,7 +9,9 @@ import pytest
 import torch
 import warp as wp
 
-from trot.envs.torso import _measure
+from trot.envs import cart_and_pole, step_end_kernel, torso
+from trot.learn import along_steps
+from trot.sim import guard_kernels
 from trot.sim.build import Kernel, Variant, define_programs, source, start_warp
 from trot.sim.launch import CUDA_LANES
 from trot.sim.layout import kernel_layout
@@ -50,7 +52,20 @@ def test_kernels_of_a_model(robot: str, variant: Variant, tmp_path: Path, reques
     assert "bar.warp.sync" in found, "32 lanes share a world, and wait for each other"
 
 
-def test_torso(tmp_path: Path) -> None:
+ROW_KERNELS = {
+    "torso": torso._measure._kernels,
+    "cart_and_pole": cart_and_pole._measure._kernels,
+    "guard": guard_kernels._kernels,
+    "step_end": step_end_kernel._kernels,
+    "along_steps": along_steps._kernels,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ROW_KERNELS)
+def test_kernels_over_rows(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     start_warp()
-    kernels = _measure._define(torch.float32, torch.device("cpu"))
-    assert ".entry measure_adjoint_" in compiled(kernels["measure"], tmp_path)
+    kernels = ROW_KERNELS[name]._define(dtype, torch.device("cpu"))
+    found = compiled(next(iter(kernels.values())), tmp_path)
+    assert all(f".entry {kernel}_" in found for kernel in kernels)
+    assert ("vote.sync.all" in found) is (name == "guard"), "32 lanes agree on whether their world is sound"

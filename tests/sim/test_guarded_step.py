@@ -50,7 +50,9 @@ def moved(model: trot.Model, inputs: dict[str, torch.Tensor], guarded: bool, sha
         packed, run = prepare(model, state, parameters)
         nominal = model.default_state(1, dtype=torch.float64).joint_q
         physics = Physics(run, DT, SUBSTEPS, Guard(nominal, torch.zeros((), dtype=torch.float64)))
-        joint_q, joint_qd, _, sound = guarded_step(physics, state.joint_q, state.joint_qd, inputs["control"], packed)
+        joint_q, joint_qd, _, sound, *_ = guarded_step(
+            physics, state.joint_q, state.joint_qd, inputs["control"], packed
+        )
     else:
         following = step(model, state, inputs["control"], DT, SUBSTEPS, parameters)
         joint_q, joint_qd, sound = following.joint_q, following.joint_qd, None

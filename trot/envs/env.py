@@ -20,10 +20,12 @@ from trot.envs.randomize import Randomize
 from trot.envs.saved_env import SavedEnv, upright
 from trot.envs.situation import Situation, as_columns, joined, situation_of
 from trot.envs.start_store import StartSource, StartStore
+from trot.envs.step_end import Ending, StepEnd
+from trot.envs.step_end_kernel import RECORDED
 from trot.envs.task import Task, control_sees_state, require_new_names, require_sensible_times
 from trot.envs.worlds import Worlds, require_columns, world_columns
 from trot.sim.build import SCALARS, Variant
-from trot.sim.guard import Guard, surely_all
+from trot.sim.guard import Guard, Guarded
 from trot.sim.launch import launcher_for
 from trot.sim.state import State
 from trot.sim.step import Physics, guarded_step
@@ -65,11 +67,6 @@ class Env:
         self.stochastic_start, self.randomize = stochastic_start, randomize
         self.generator = self._seeded(seed)
         self._zero = torch.zeros((), dtype=dtype, device=self.device)
-        # As tensors, because PyTorch takes three times as long to add or compare a plain number, and would bring it to
-        # the GPU each time.
-        self._no_step, self._one_step, self._episode_length = (
-            torch.tensor(value, device=self.device) for value in (0, 1, task.episode_length)
-        )
         nominal = task.start.draw(task.model, 1, None, self._zero)
         self._physics = self._make_physics(Guard(nominal.joint_q, self._zero))
         self._control_sees_state = control_sees_state(task)
@@ -89,6 +86,7 @@ class Env:
             self._disturbances,
             self._zero,
         )
+        self._step_end = StepEnd(self._columns, task.episode_length, self._zero)
         require_room(num_worlds, sum(one.width * one.dtype.itemsize for one in self._columns.values()), self.device)
         source = StartSource(task, self._zero, stochastic_start, randomize, self._memory_widths, self._disturbances)
         self._store = StartStore(source, num_worlds, self.generator)
@@ -232,67 +230,61 @@ class Env:
         }
         return move.observation, terms.sum(dim=1), move.terminated, move.truncated, info
 
-    def advance(self, action: Tensor) -> Move:
+    def advance(self, action: Tensor, own: bool = False) -> Move:
         """All of step() but the reward, for actions that lie in [-1, 1]: they are not clamped.
 
-        The rewards of many moves come from rewards(), at the price of one.
+        With `own` the action's tensor is the environment's from here on, and must not be filled with another one. The
+        rewards of many moves come from rewards(), at the price of one.
         """
         # Moves and worlds keep the action, and the caller may fill the same tensor with the next one.
-        return self._advance(self._checked(action).clone())
+        return self._advance(self._checked(action) if own else self._checked(action).clone())
 
     def _advance(self, action: Tensor) -> Move:
         before, carried_out, past_actions = self._disturbed(self.worlds, action)
         control = self._control(before, carried_out)
-        joint_q, joint_qd, next_activation, sound = self._simulate(before, control)
+        joint_q, joint_qd, next_activation, sound, all_sound, taken = self._simulate(before, control, action)
+        assert taken is not None, "the guard gives back what it is given"
         activation = before.activation if next_activation is None else next_activation
-        fault = ~sound
-        faults, last_fault, memory = before.faults, before.last_fault, before.memory
-        all_sound = surely_all(sound)
-        if not all_sound:
-            faults, last_fault = faults + fault, self._remember_faults(before, carried_out, sound)
-            # The action may be what was not finite.
-            action = torch.where(sound, action, self._zero)
-            if self._memory_widths:
-                memory = torch.where(sound, memory, self._nominal_memory)
+        memory = before.memory
+        if self._memory_widths and not all_sound:
+            memory = torch.where(sound, memory, self._nominal_memory)
 
         judged = self._situation(joint_q, joint_qd, memory, activation)
         measured = self.task.measure(judged)
-        final_state, final_obs, next_memory = self._look_ahead(judged, measured, action, memory)
-        fallen = self.task.fallen(measured)
-        terminated = fault if fallen is None else fault | fallen.reshape(-1, 1)
-        clock = before.clock + self._one_step
-        truncated = clock >= self._episode_length
-
-        self._worlds = Worlds(
+        final_state, final_obs, next_memory = self._look_ahead(judged, measured, taken, memory)
+        left = Worlds(
             joint_q,
             joint_qd,
             final_obs,
-            action,
-            clock,
+            taken,
+            before.clock,
             before.parameter,
             before.strength,
             next_memory,
-            faults,
-            last_fault,
+            before.faults,
+            before.last_fault,
             activation,
             before.disturbance,
             past_actions,
         )
-        done = terminated | truncated
-        if self._store.some_begin(done):
-            self._worlds = self._begin_episodes(done, self._worlds)
+        began = {name: getattr(before, name) for name in RECORDED if name != "action"}
+        ending = Ending(left, {**began, "action": carried_out}, sound, all_sound, self.task.fallen(measured))
+        ended = self._step_end(ending, self._store)
+        self._worlds = ended.worlds
         return Move(
             self._worlds.observation,
-            action,
+            taken,
             control,
             sound,
             all_sound,
             memory,
             final_state,
-            final_obs,
+            ended.observation,
             measured,
-            terminated.squeeze(1),
-            truncated.squeeze(1),
+            ended.terminated.squeeze(1),
+            ended.truncated.squeeze(1),
+            ended.joint_q,
+            ended.joint_qd,
         )
 
     def _disturbed(self, worlds: Worlds, action: Tensor) -> tuple[Worlds, Tensor, Tensor]:
@@ -308,8 +300,8 @@ class Env:
         clean = joined(observation)
         return clean if self._disturbances is None else self._disturbances.noisy(clean, self.generators)
 
-    def _simulate(self, before: Worlds, control: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        """The next joint_q, joint_qd and activation, None without, and where the simulation held."""
+    def _simulate(self, before: Worlds, control: Tensor, action: Tensor) -> Guarded:
+        """The next state, where the simulation held, and what was done there."""
         return guarded_step(
             self._physics,
             before.joint_q,
@@ -317,6 +309,7 @@ class Env:
             control * before.strength if self.physics_differ else control,
             before.parameter if self.physics_differ else None,
             before.activation if self._has_activation else None,
+            action,
         )
 
     def _control(self, before: Worlds, action: Tensor) -> Tensor:
@@ -338,9 +331,7 @@ class Env:
 
     def rewards(self, moves: Sequence[Move]) -> Tensor:
         """(steps, worlds) what step() would have paid for each of these moves."""
-        joint_q, joint_qd = (
-            torch.cat([getattr(move.final_state, name) for move in moves]) for name in ("joint_q", "joint_qd")
-        )
+        joint_q, joint_qd = (torch.cat([getattr(move, f"judged_{name}") for move in moves]) for name in ("q", "qd"))
         memory = torch.cat([move.memory for move in moves]) if self._memory_widths else self._nominal_memory
         activation = self._zero
         if self._has_activation:
@@ -359,29 +350,10 @@ class Env:
         values = joined(terms)
         return list(terms), values if all_sound else torch.where(sound, values, self._zero)
 
-    def _begin_episodes(self, done: Tensor, ended: Worlds) -> Worlds:
-        """Fresh starts where an episode is done; elsewhere nothing changes, gradients included."""
-        start, disturbed = self._store.fresh(done), self._disturbances is not None
-        return Worlds(
-            torch.where(done, start.joint_q, ended.joint_q),
-            torch.where(done, start.joint_qd, ended.joint_qd),
-            torch.where(done, start.observation, ended.observation),
-            previous_action=torch.where(done, self._zero, ended.previous_action),
-            clock=torch.where(done, self._no_step, ended.clock),
-            parameter=torch.where(done, start.parameter, ended.parameter) if self.physics_differ else ended.parameter,
-            strength=torch.where(done, start.strength, ended.strength) if self.physics_differ else ended.strength,
-            memory=torch.where(done, start.memory, ended.memory) if self._memory_widths else ended.memory,
-            faults=ended.faults,
-            last_fault=ended.last_fault,
-            activation=torch.where(done, self._zero, ended.activation) if self._has_activation else ended.activation,
-            disturbance=torch.where(done, start.disturbance, ended.disturbance) if disturbed else ended.disturbance,
-            past_actions=torch.where(done, self._zero, ended.past_actions) if disturbed else ended.past_actions,
-        )
-
     def end_episodes(self) -> Tensor:
         """Begin a new episode wherever one is under way, as if its time were up. Returns the observation, cut off."""
         worlds = self.worlds.detach()
-        self._worlds = self._begin_episodes(worlds.clock > self._no_step, worlds)
+        self._worlds = self._step_end.begin(self._step_end.under_way(worlds), worlds, self._store)
         return self._worlds.observation
 
     def begin_window(self) -> Tensor:
@@ -471,12 +443,6 @@ class Env:
                 "convert it with .to(...)"
             )
         return action
-
-    def _remember_faults(self, before: Worlds, action: Tensor, sound: Tensor) -> Tensor:
-        with torch.no_grad():
-            first, last = (before.joint_q, before.joint_qd), (before.parameter, before.strength)
-            parts = [*first, action, *last, before.activation, before.memory]
-            return torch.where(sound, before.last_fault, torch.cat(parts, dim=1))
 
     def _situation(self, joint_q: Tensor, joint_qd: Tensor, memory: Tensor, activation: Tensor) -> Situation:
         of_muscles = activation if self._has_activation else None

@@ -33,3 +33,6 @@ class Move:
     """What the task measured of final_state, with the memory of the step."""
     terminated: Tensor
     truncated: Tensor
+    judged_q: Tensor
+    """joint_q and joint_qd of final_state once more, for what is worked out from many moves at once."""
+    judged_qd: Tensor

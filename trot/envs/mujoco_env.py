@@ -20,7 +20,7 @@ from trot.envs.env import Env
 from trot.envs.randomize import Randomize
 from trot.envs.task import Task
 from trot.envs.worlds import Worlds
-from trot.sim.guard import is_sound
+from trot.sim.guard import Guarded
 from trot.sim.threads import get_num_threads, run_together
 
 LONGEST_STEP = 0.002
@@ -63,7 +63,7 @@ class MujocoEnv(Env):
         self._mujoco.opt.timestep = task.control_dt / self.steps_per_control
         self._data = [mujoco.MjData(self._mujoco) for _ in range(num_worlds)]
 
-    def _simulate(self, before: Worlds, control: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    def _simulate(self, before: Worlds, control: Tensor, action: Tensor) -> Guarded:
         given = [part.double().numpy() for part in (before.joint_q, before.joint_qd, before.activation, control)]
         after = [np.empty_like(part) for part in given[:3]]
 
@@ -79,9 +79,8 @@ class MujocoEnv(Env):
         threads = min(get_num_threads(), self.num_worlds)
         run_together([share(first, threads) for first in range(threads)])
         joint_q, joint_qd, activation = (torch.from_numpy(part).to(self.dtype) for part in after)
-        sound = is_sound(joint_q, joint_qd)
         assert self._physics.guard is not None
-        return *self._physics.guard.replace(sound, joint_q, joint_qd, activation), sound
+        return self._physics.guard.take(joint_q, joint_qd, activation, action)
 
     def _move(self, data: mujoco.MjData, q: Doubles, qd: Doubles, activation: Doubles, control: Doubles) -> None:
         self._begin(data, q, qd, activation, control)

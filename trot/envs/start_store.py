@@ -91,6 +91,11 @@ class StartStore:
         """From these, of which so many are used."""
         self.starts, self.used, self._captured = starts, used, False
 
+    @property
+    def one_each(self) -> bool:
+        """Whether fresh() takes a start for every world, whichever are done."""
+        return self.in_rounds
+
     def some_begin(self, done: Tensor) -> bool:
         """Whether starts are to be looked at; a GPU is not asked."""
         return self.in_rounds or bool(done.any())

@@ -23,7 +23,7 @@ import warp as wp
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from trot.learn.networks import MemberLayerNorm, MemberLinear
+from trot.learn.networks import MemberLayerNorm, MemberLinear, Policy
 from trot.learn.parameter_places import KnownPlaces, addresses, member_strides
 from trot.sim.arguments import Argument, ArgumentGroup
 from trot.sim.build import C_NAMES, SCALARS, Kernel, define_programs, start_warp
@@ -43,6 +43,7 @@ ACTIVATIONS: dict[type[nn.Module], int] = {nn.ELU: 0, nn.ReLU: 1, nn.SiLU: 2}
 SCRATCH = Argument("scratch", "Scalar*", "a tile, where there is no shared memory", ("scratch_numbers",))
 PACKED = Argument("packed", "const Scalar*", "weights of each member", ("members", "packed_numbers"))
 ROWS = Argument("member_rows", "int", "rows of each member")
+SCALE = Argument("scale", "const Scalar*", "likewise", ("members", "inputs_width"), optional=True)
 RUN = ArgumentGroup(
     "Run",
     (
@@ -50,6 +51,10 @@ RUN = ArgumentGroup(
         PACKED,
         Argument("outputs", "Scalar*", "likewise", ("rows", "outputs_width")),
         Argument("kept", "Scalar*", "for the adjoint", ("tiles", "kept_numbers"), optional=True),
+        Argument("shift", "const Scalar*", "of inputs; null: as they are", ("members", "inputs_width"), optional=True),
+        SCALE,
+        Argument("deviation", "const Scalar*", "null: no sample", ("members", "outputs_width"), optional=True),
+        Argument("noise", "const Scalar*", "standard normal", ("rows", "outputs_width"), optional=True),
         SCRATCH,
         ROWS,
         Argument("epsilon", "Scalar", "of the normalisation"),
@@ -62,6 +67,8 @@ BACK = ArgumentGroup(
         PACKED,
         Argument("kept", "const Scalar*", "by forward", ("tiles", "kept_numbers")),
         Argument("inputs_bar", "Scalar*", "likewise", ("rows", "inputs_width")),
+        SCALE,
+        Argument("actions", "const Scalar*", "samples by forward", ("rows", "outputs_width"), optional=True),
         SCRATCH,
         ROWS,
     ),
@@ -234,6 +241,28 @@ def kernels_of(layout: FrozenLayout, dtype: torch.dtype, device: torch.device) -
         return define_programs(text, programs, dtype, device)
 
 
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """What stands before and behind a policy's network, a row for each member: constants of a window."""
+
+    shift: Tensor
+    """What is subtracted from observations."""
+    scale: Tensor
+    """And what they are then multiplied by."""
+    deviation: Tensor
+    """Of the samples."""
+
+    @classmethod
+    def of(cls, policy: Policy, shift: Tensor, scale: Tensor) -> Surroundings | None:
+        """None where the kernels do not know what a policy does, or where observations are not normalised."""
+        known = policy.kind == "gaussian" and policy.squash == "tanh" and policy.mirror is None
+        if not known or not shift.dim():
+            return None
+        members = policy.members or 1
+        deviation = policy.log_std.detach().exp()
+        return cls(*(part.reshape(members, -1).contiguous() for part in (shift, scale, deviation)))
+
+
 class FrozenNetwork:
     """A perceptron, or each member's, as it was at the last `refresh`. On the CPU it is one slow thread, for tests."""
 
@@ -276,23 +305,52 @@ class FrozenNetwork:
             rows = inputs.reshape(1, -1, inputs.shape[-1])
         else:
             rows = inputs.expand(self.members, -1, -1) if inputs.dim() == 2 else inputs
-        outputs: Tensor = _Frozen.apply(self, rows)  # type: ignore[no-untyped-call]
+        outputs: Tensor = _Frozen.apply(self, rows, None, None)  # type: ignore[no-untyped-call]
         return outputs.view(*inputs.shape[:-1], outputs.shape[-1]) if self.members is None else outputs
 
-    def forward(self, inputs: Tensor, keep: bool) -> tuple[Tensor, Tensor | None]:
+    def act(self, observations: Tensor, noise: Tensor, around: Surroundings) -> Tensor:
+        """The tanh of a sample around the outputs, of inputs normalised first: (rows, width) to (rows, outputs).
+
+        With members (members, rows, width) to (members, rows, outputs), and so is the noise.
+        """
+        shape = (self.members or 1, -1)
+        outputs: Tensor = _Frozen.apply(  # type: ignore[no-untyped-call]
+            self, observations.reshape(*shape, observations.shape[-1]), noise.reshape(*shape, noise.shape[-1]), around
+        )
+        return outputs.view_as(noise)
+
+    def forward(
+        self, inputs: Tensor, keep: bool, noise: Tensor | None = None, around: Surroundings | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Outputs, and what the adjoint needs."""
         members, rows, _ = inputs.shape
         outputs = inputs.new_empty(members, rows, self.layout.shape.widths[-1])
         kept = inputs.new_empty(self._tiles(rows), self.layout.kept * self.layout.rows) if keep else None
-        tensors = {"inputs": inputs.flatten(0, 1), "outputs": outputs.flatten(0, 1), "kept": kept}
+        tensors = {
+            "inputs": inputs.flatten(0, 1),
+            "outputs": outputs.flatten(0, 1),
+            "kept": kept,
+            "shift": None if around is None else around.shift,
+            "scale": None if around is None else around.scale,
+            "deviation": None if around is None else around.deviation,
+            "noise": None if noise is None else noise.flatten(0, 1),
+        }
         self._run("run_network", rows, tensors)
         return outputs, kept
 
-    def adjoint(self, outputs_bar: Tensor, kept: Tensor) -> Tensor:
+    def adjoint(
+        self, outputs_bar: Tensor, kept: Tensor, actions: Tensor | None = None, around: Surroundings | None = None
+    ) -> Tensor:
         """The derivative by the inputs."""
         members, rows, _ = outputs_bar.shape
         inputs_bar = outputs_bar.new_empty(members, rows, self.layout.shape.widths[0])
-        tensors = {"outputs_bar": outputs_bar.flatten(0, 1), "inputs_bar": inputs_bar.flatten(0, 1), "kept": kept}
+        tensors = {
+            "outputs_bar": outputs_bar.flatten(0, 1),
+            "inputs_bar": inputs_bar.flatten(0, 1),
+            "kept": kept,
+            "scale": None if around is None else around.scale,
+            "actions": None if actions is None else actions.flatten(0, 1),
+        }
         self._run("run_network_adjoint", rows, tensors)
         return inputs_bar
 
@@ -336,16 +394,23 @@ class FrozenNetwork:
 
 class _Frozen(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, network: FrozenNetwork, inputs: Tensor) -> Tensor:
-        outputs, kept = network.forward(inputs.contiguous(), ctx.needs_input_grad[1])
-        ctx.network = network
+    def forward(
+        ctx: Any,
+        network: FrozenNetwork,
+        inputs: Tensor,
+        noise: Tensor | None = None,
+        around: Surroundings | None = None,
+    ) -> Tensor:
+        noise = None if noise is None else noise.contiguous()
+        outputs, kept = network.forward(inputs.contiguous(), ctx.needs_input_grad[1], noise, around)
+        ctx.network, ctx.around = network, around
         # The copy of the weights too, so that PyTorch notices when there is a newer one.
-        ctx.save_for_backward(kept, network.packed)
+        ctx.save_for_backward(kept, network.packed, None if around is None else outputs)
         return outputs
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, outputs_bar: Tensor) -> tuple[None, Tensor]:
-        kept, _ = ctx.saved_tensors
+    def backward(ctx: Any, outputs_bar: Tensor) -> tuple[None, Tensor, None, None]:
+        kept, _, actions = ctx.saved_tensors
         network: FrozenNetwork = ctx.network
-        return None, network.adjoint(outputs_bar.contiguous(), kept)
+        return None, network.adjoint(outputs_bar.contiguous(), kept, actions, ctx.around), None, None

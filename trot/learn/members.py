@@ -31,6 +31,13 @@ def side_by_side(tensors: Iterable[Tensor]) -> Tensor:
     return torch.cat([tensor.flatten(1) for tensor in tensors], dim=1)
 
 
+def cosine(first: Sequence[Tensor], second: Sequence[Tensor], members: int | None) -> Tensor:
+    """Between two gradients in parts, or each member's two."""
+    flat = [side_by_side(parts) if members else torch.cat([part.flatten() for part in parts])
+            for parts in (first, second)]  # fmt: skip
+    return torch.nn.functional.cosine_similarity(flat[0], flat[1], dim=-1)
+
+
 def views_into(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     """What side_by_side() joined, as views with the shapes of `like`."""
     parts = torch.split(flat, [tensor[0].numel() for tensor in like], dim=1)

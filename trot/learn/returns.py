@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trot.learn.along_steps import average_returns, collect
+
 
 def episode_start(done: Tensor) -> Tensor:
     """For every step, the step of the window that its episode began in; 0 also for what began before the window."""
@@ -58,22 +60,10 @@ def td_lambda(
 ) -> Tensor:  # fmt: skip
     """Targets for the value function: exponential averages over returns of 1, 2, ... steps, cut as in policy_loss.
 
-    Members may have each a gamma and a lambda of its own, both (members,).
+    Beyond the last step there is only the value; where an episode ends, likewise. Members may have each a gamma and a
+    lambda of its own, both (members,). No gradient flows to what they are made of.
     """
-    lam = lam.view(-1, 1) if isinstance(lam, Tensor) else lam
-    targets = torch.empty_like(reward)
-    # Beyond the last step there is only the value; where an episode ends, likewise.
-    following = next_value[..., -1, :]
-    for t in reversed(range(reward.shape[-2])):
-        value = next_value[..., t, :]
-        mixed = torch.lerp(value, following, lam)
-        coming = torch.where(done[..., t, :], value, mixed)
-        if isinstance(gamma, Tensor):
-            following = torch.addcmul(reward[..., t, :], coming, gamma.view(-1, 1))
-        else:
-            following = torch.add(reward[..., t, :], coming, alpha=gamma)
-        targets[..., t, :] = following
-    return targets
+    return average_returns(reward, next_value, done, gamma, lam)
 
 
 def finished_returns(reward: Tensor, done: Tensor, so_far: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,9 +71,4 @@ def finished_returns(reward: Tensor, done: Tensor, so_far: Tensor) -> tuple[Tens
 
     so_far: (worlds,) what the episodes that run into the window have collected before it.
     """
-    collected = torch.empty_like(reward)
-    for t in range(reward.shape[-2]):
-        so_far = so_far + reward[..., t, :]
-        collected[..., t, :] = so_far
-        so_far = torch.where(done[..., t, :], 0.0, so_far)
-    return collected, so_far
+    return collect(reward, done, so_far)

@@ -17,7 +17,15 @@ from torch import Tensor
 Numbers = Mapping[str, float]
 Shape = tuple[int, ...]
 
-_DTYPES = {"int*": torch.int32, "long long*": torch.int64, "char*": torch.uint8, "const Model*": torch.uint8}
+_DTYPES = {
+    "int*": torch.int32,
+    "long long*": torch.int64,
+    "const long long*": torch.int64,
+    "bool*": torch.bool,
+    "const bool*": torch.bool,
+    "char*": torch.uint8,
+    "const Model*": torch.uint8,
+}
 """Of pointers that do not have the kernel's own precision."""
 
 

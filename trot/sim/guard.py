@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from trot.sim.guard_kernels import set_aside, silence
+
 BOUND = 1e6
 """A joint coordinate or velocity beyond this counts as blown up, as NaN does."""
+
+
+class Guarded(NamedTuple):
+    """A state behind the guard."""
+
+    joint_q: Tensor
+    joint_qd: Tensor
+    activation: Tensor | None
+    sound: Tensor
+    """(num_worlds, 1) False where the world was set aside."""
+    all_sound: bool
+    """Whether that is known to hold everywhere; the GPU is never asked."""
+    action: Tensor | None
+    """What the worlds did, zeros where they were set aside: the action may be what was not finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,22 +36,44 @@ class Guard:
     """(1, num_q) where it is put, at rest: a pose that can be observed."""
     zero: Tensor
     """A scalar. Where a plain 0.0 stands, PyTorch makes such a one on the GPU each time."""
+    native: bool | None = None
+    """Whether one kernel does it, without looking at what it finds; None: on CUDA alone."""
 
-    def replace(
-        self, sound: Tensor, joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The state, with every world that is not sound at the nominal pose and at rest, muscles not activated."""
-        if surely_all(sound):
-            return joint_q, joint_qd, activation
-        if activation is not None:
-            activation = torch.where(sound, activation, self.zero)
-        return torch.where(sound, joint_q, self.nominal_q), torch.where(sound, joint_qd, self.zero), activation
+    @property
+    def _by_kernels(self) -> bool:
+        return self.zero.is_cuda if self.native is None else self.native
 
-    def silence(self, sound: Tensor, gradients: list[Tensor | None]) -> list[Tensor | None]:
-        """The gradients, with zeros for every world that is not sound."""
+    def take(
+        self, joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None, action: Tensor | None = None
+    ) -> Guarded:
+        """The state, with every world that is not sound at the nominal pose and at rest, muscles not activated.
+
+        The tensors of the state are the guard's: it may write there.
+        """
+        if self._by_kernels:
+            sound, action = set_aside(self.nominal_q, BOUND, joint_q, joint_qd, activation, action)
+            return Guarded(joint_q, joint_qd, activation, sound, False, action)
+        sound = is_sound(joint_q, joint_qd, activation)
         if surely_all(sound):
-            return gradients
-        return [None if gradient is None else torch.where(sound, gradient, self.zero) for gradient in gradients]
+            return Guarded(joint_q, joint_qd, activation, sound, True, action)
+        joint_q, joint_qd = torch.where(sound, joint_q, self.nominal_q), torch.where(sound, joint_qd, self.zero)
+        others = [None if part is None else torch.where(sound, part, self.zero) for part in (activation, action)]
+        return Guarded(joint_q, joint_qd, others[0], sound, False, others[1])
+
+    def silence(
+        self, sound: Tensor, bars: dict[str, Tensor | None], action_bar: Tensor | None
+    ) -> tuple[list[Tensor | None], Tensor | None]:
+        """The derivatives by joint_q, joint_qd, activation, control and parameter, and by the action.
+
+        With zeros for every world that is not sound. All but the last are the guard's: it may write there.
+        """
+        if self._by_kernels:
+            action_bar = silence(sound, bars, action_bar)
+            return list(bars.values()), action_bar
+        *found, action_bar = [
+            None if bar is None else torch.where(sound, bar, self.zero) for bar in (*bars.values(), action_bar)
+        ]
+        return found, action_bar
 
 
 def is_sound(joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None = None) -> Tensor:

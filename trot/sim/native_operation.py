@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trot.sim.arguments import Argument, ArgumentGroup
-from trot.sim.build import C_NAMES, SCALARS, Kernel, define_programs, start_warp
-from trot.sim.launch import CUDA_LANES, RecordedLaunches, build_lock, warp_stream
+from trot.sim.build import SCALARS
+from trot.sim.native_rows import RowKernels, RowProgram
 
 Numbers = dict[str, float]
-
-
-@dataclass(frozen=True)
-class _Place:
-    """The kernels of an operation in one precision and on one device."""
-
-    kernels: dict[str, Kernel]
-    lanes: int
-    warp_device: wp.Device
 
 
 class RowOperation:
@@ -40,12 +29,19 @@ class RowOperation:
     """
 
     def __init__(self, header: Path, name: str, inputs: tuple[str, ...], settings: tuple[Argument, ...]) -> None:
-        self.header, self.name, self.inputs = header, name, inputs
+        self.name, self.inputs = name, inputs
         self._all = "both" if len(inputs) == 2 else "all"
         widths = tuple(Argument(f"{given}_width", "int", "numbers in a row") for given in (*inputs, "result"))
         self._settings = ArgumentGroup("Settings", (*widths, *settings))
-        self._places: dict[tuple[torch.dtype, torch.device], _Place] = {}
-        self._recorded = RecordedLaunches()
+        bars = tuple(f"{one}_bar" for one in inputs)
+        groups = {
+            name: _rows_group("Rows", inputs, ("result",)),
+            f"{name}_adjoint": _rows_group("RowsAdjoint", (*inputs, "result_bar"), bars),
+        }
+        self._kernels = RowKernels(
+            header,
+            {key: RowProgram((self._settings, group), _call(key, group)) for key, group in groups.items()},
+        )
 
     def __call__(self, inputs: tuple[Tensor, ...], width: int, settings: Numbers) -> Tensor:
         """The result, (num_worlds, width); gradients flow to the inputs. Settings are given by name."""
@@ -56,50 +52,9 @@ class RowOperation:
     def launch(self, which: str, tensors: dict[str, Tensor], width: int, settings: Numbers) -> None:
         """Run NAME or NAME_adjoint on every row; tensors by the names that the functions above give them."""
         first = tensors[self.inputs[0]]
-        place = self._place(first.dtype, first.device)
-        rows = first.shape[0]
-        numbers = {"rows": rows, "result_width": width, "lanes": place.lanes, **settings}
-        for name in self.inputs:
-            numbers[f"{name}_width"] = tensors[name].shape[1]
-        kernel = place.kernels[which]
-        packed = kernel.packer.pack(numbers, tensors)
-        command = self._recorded.command(kernel, 0, packed, rows * place.lanes, None, place.warp_device)
-        command.launch(stream=warp_stream(first.device) if first.is_cuda else None)
-
-    def _place(self, dtype: torch.dtype, device: torch.device) -> _Place:
-        key = (dtype, device)
-        if key not in self._places:
-            with build_lock:
-                start_warp()
-                lanes = CUDA_LANES if device.type == "cuda" else 1
-                self._places[key] = _Place(self._define(dtype, device), lanes, wp.device_from_torch(device))
-        return self._places[key]
-
-    def _define(self, dtype: torch.dtype, device: torch.device) -> dict[str, Kernel]:
-        header = self.header.read_text(encoding="utf-8").replace("#pragma once\n", "")
-        scalar = f"using Scalar = {C_NAMES[dtype]};\n"
-        bars = tuple(f"{name}_bar" for name in self.inputs)
-        groups = {
-            self.name: _rows_group("Rows", self.inputs, ("result",)),
-            f"{self.name}_adjoint": _rows_group("RowsAdjoint", (*self.inputs, "result_bar"), bars),
-        }
-        declared = "".join(group.declaration() for group in (self._settings, *groups.values()))
-        text = f"namespace trot {{\n{scalar}{declared}{header}}}  // namespace trot\n"
-        programs = {key: ((self._settings, group), self._body(key, group)) for key, group in groups.items()}
-        return define_programs(text, programs, dtype, device)
-
-    def _body(self, function: str, group: ArgumentGroup) -> str:
-        here = group.name.lower()
-        rows = [
-            f"{here}.{argument.name} + row * settings.{argument.shape[1]}"
-            for argument in group.arguments
-            if argument.is_tensor
-        ]
-        return (
-            f"{self._settings.unpacking()}{group.unpacking()}"
-            f"    const long long row = thread / {here}.lanes;\n"
-            f"    trot::{function}(settings, {', '.join(rows)}, thread % {here}.lanes, {here}.lanes);\n"
-        )
+        widths = {f"{name}_width": tensors[name].shape[1] for name in self.inputs}
+        numbers = {"result_width": width, **settings, **widths}
+        self._kernels.launch(which, first, first.shape[0], numbers, tensors)
 
     def _check(self, inputs: tuple[Tensor, ...]) -> None:
         """Kernels see addresses only: what does not fit must be told before, in the caller's words."""
@@ -132,7 +87,13 @@ def _rows_group(name: str, read: tuple[str, ...], written: tuple[str, ...]) -> A
         for names, kind, meaning in ((read, "const Scalar*", "read"), (written, "Scalar*", "written"))
         for tensor in names
     ]
-    return ArgumentGroup(name, (*tensors, Argument("lanes", "int", "that share a row")))
+    return ArgumentGroup(name, tuple(tensors))
+
+
+def _call(function: str, group: ArgumentGroup) -> str:
+    here = group.name.lower()
+    rows = [f"{here}.{argument.name} + row * settings.{argument.shape[1]}" for argument in group.arguments]
+    return f"trot::{function}(settings, {', '.join(rows)}, lane, lanes)"
 
 
 class _Rows(torch.autograd.Function):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trot.sim.build import SCALARS, Variant
 from trot.sim.capturing import capturing
-from trot.sim.guard import Guard, is_sound
+from trot.sim.guard import Guard, Guarded
 from trot.sim.launch import Launcher, launcher_for
 from trot.sim.model import Model
 from trot.sim.parameters import Parameters
@@ -39,8 +39,8 @@ def step(
     check_inputs(model, state, control, control_dt, substeps)
     packed, run = prepare(model, state, parameters)
     physics = Physics(run, control_dt, substeps)
-    next_q, next_qd, next_activation, _ = _apply(
-        physics, state.joint_q, state.joint_qd, state.activation, control, packed
+    next_q, next_qd, next_activation, *_ = _apply(
+        physics, state.joint_q, state.joint_qd, state.activation, control, packed, None
     )
     return State(next_q, next_qd, activation=next_activation)
 
@@ -52,16 +52,20 @@ def guarded_step(
     control: Tensor,
     parameter: Tensor | None,
     activation: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-    """The next joint_q, joint_qd and activation, and (num_worlds, 1) which of them are sound.
+    action: Tensor | None = None,
+) -> Guarded:
+    """The next state, and which worlds of it are sound.
 
     A world that is not sound comes back at the nominal pose and at rest, and no gradient passes through its step. The
     others get exactly what step() gives them. Unlike step() it never looks at numbers, so it never waits for the GPU.
+    What the control was made of is zero in such a world too, and gets no gradient there.
     """
     _refuse_transforms()
-    next_q, next_qd, next_activation, sound = _apply(physics, joint_q, joint_qd, activation, control, parameter)
+    next_q, next_qd, next_activation, sound, all_sound, taken = _apply(
+        physics, joint_q, joint_qd, activation, control, parameter, action
+    )
     assert sound is not None, "these physics have no guard"
-    return next_q, next_qd, next_activation, sound
+    return Guarded(next_q, next_qd, next_activation, sound, all_sound, taken)
 
 
 def prepare(model: Model, state: State, parameters: Parameters | None) -> tuple[Tensor | None, Launcher]:
@@ -181,22 +185,24 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, physics: Physics, keep: bool, joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None,
-        control: Tensor, parameter: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:  # fmt: skip
+        control: Tensor, parameter: Tensor | None, action: Tensor | None,
+    ) -> _Applied:  # fmt: skip
         ran = Pass(physics, joint_q, joint_qd, control, parameter, activation=activation)
         next_q, next_qd, next_activation = ran.forward(keep)
-        sound = None if physics.guard is None else is_sound(next_q, next_qd, next_activation)
-        if keep:
-            ctx.physics = physics
-            ctx.save_for_backward(
-                ran.joint_q, ran.joint_qd, ran.activation, ran.control, parameter, next_q, ran.trajectory, sound
-            )
         # Or PyTorch would make up a gradient of zeros by `sound`.
         ctx.set_materialize_grads(False)
-        if physics.guard is not None and sound is not None:
+        sound, all_sound = None, True
+        if physics.guard is not None:
+            next_q, next_qd, next_activation, sound, all_sound, action = physics.guard.take(
+                next_q, next_qd, next_activation, action
+            )
             ctx.mark_non_differentiable(sound)
-            next_q, next_qd, next_activation = physics.guard.replace(sound, next_q, next_qd, next_activation)
-        return next_q, next_qd, next_activation, sound
+        if keep:
+            ctx.physics, ctx.all_sound = physics, all_sound
+            ctx.save_for_backward(
+                ran.joint_q, ran.joint_qd, ran.activation, ran.control, parameter, ran.next_q, ran.trajectory, sound
+            )
+        return next_q, next_qd, next_activation, sound, all_sound, action
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
@@ -204,7 +210,8 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def backward(
-        ctx: Any, next_q_bar: Tensor | None, next_qd_bar: Tensor | None, next_activation_bar: Tensor | None, _: None
+        ctx: Any, next_q_bar: Tensor | None, next_qd_bar: Tensor | None, next_activation_bar: Tensor | None, _: None,
+        __: None, action_bar: Tensor | None,
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         if torch.is_grad_enabled():
             raise NotImplementedError(
@@ -217,14 +224,20 @@ class _Step(torch.autograd.Function):
             next_activation_bar = torch.zeros_like(activation)
         ran = Pass(ctx.physics, joint_q, joint_qd, control, parameter, next_q, trajectory, activation)
         found = ran.backward(next_q_bar, next_qd_bar, tangent=False, next_activation_bar=next_activation_bar)
-        needed = ctx.needs_input_grad[2:]
-        gradients = [bar if wanted else None for bar, wanted in zip(found, needed, strict=True)]
-        if sound is not None:
-            gradients = ctx.physics.guard.silence(sound, gradients)
+        gradients: list[Tensor | None] = [
+            bar if wanted else None for bar, wanted in zip(found, ctx.needs_input_grad[2:], strict=False)
+        ]
+        if not ctx.all_sound:
+            bars = dict(zip(("joint_q", "joint_qd", "activation", "control", "parameter"), gradients, strict=True))
+            gradients, action_bar = ctx.physics.guard.silence(sound, bars, action_bar)
         *others, parameter_bar = gradients
         if parameter_bar is not None and parameter.shape[0] == 1:
             parameter_bar = parameter_bar.sum(dim=0, keepdim=True)
-        return None, None, *others, parameter_bar
+        return None, None, *others, parameter_bar, action_bar
+
+
+_Applied = tuple[Tensor, Tensor, Tensor | None, Tensor | None, bool, Tensor | None]
+"""The next joint_q, joint_qd and activation, which worlds are sound, whether all surely are, and the action."""
 
 
 def _apply(
@@ -234,16 +247,18 @@ def _apply(
     activation: Tensor | None,
     control: Tensor,
     parameter: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    action: Tensor | None,
+) -> _Applied:
     keep = torch.is_grad_enabled() and (
         joint_q.requires_grad
         or joint_qd.requires_grad
         or control.requires_grad
         or (parameter is not None and parameter.requires_grad)
         or (activation is not None and activation.requires_grad)
+        or (action is not None and action.requires_grad)
     )
-    result: tuple[Tensor, Tensor, Tensor | None, Tensor | None] = _Step.apply(  # type: ignore[no-untyped-call]
-        physics, keep, joint_q, joint_qd, activation, control, parameter
+    result: _Applied = _Step.apply(  # type: ignore[no-untyped-call]
+        physics, keep, joint_q, joint_qd, activation, control, parameter, action
     )
     return result
 

@@ -72,6 +72,10 @@ class GivenStarts(StartStore):
     def draw(self) -> None:
         """They are given."""
 
+    @property
+    def one_each(self) -> bool:
+        return False
+
     def fresh(self, done: Tensor) -> Starts:
         assert self.starts is not None
         row = self.begun % ROUNDS * self._count + self._world

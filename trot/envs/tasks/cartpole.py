@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trot.envs.cart_and_pole import cart_and_pole
 from trot.envs.entry import Entries, Entry
 from trot.envs.start import Start
 from trot.envs.task import ASSETS, Task
@@ -37,9 +38,7 @@ class CartPole(Task[Measurement]):
     episode_length = 240
 
     def measure(self, state: State) -> Measurement:
-        position, angle = torch.split(state.joint_q, 1, dim=1)
-        velocity, angle_rate = torch.split(state.joint_qd, 1, dim=1)
-        return Measurement(position, velocity, angle.sin(), angle.cos(), angle_rate)
+        return Measurement(*cart_and_pole(state))
 
     def observation(self, measured: Measurement, previous_action: Tensor) -> dict[str, Tensor]:
         return {

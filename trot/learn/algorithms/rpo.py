@@ -25,6 +25,7 @@ from trot.command_line import WorldCount
 from trot.learn.algorithms.ppo import log_normal
 from trot.learn.algorithms.several_critics import SeveralCritics, SeveralCriticsSettings, require_deviation
 from trot.learn.learner import Algorithm, require_at_least_one
+from trot.learn.members import cosine
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ class Rpo(SeveralCritics):
         if not self.settings.compare_halves:
             return torch.zeros_like(self.episodes.mean_return)
         *half, _, _ = self._over_window(self._pass, *cached, num_worlds=self.num_worlds // 2)
-        return self._cosine(half, [whole - part for whole, part in zip(gradients, half, strict=True)])
+        rest = [whole - part for whole, part in zip(gradients, half, strict=True)]
+        return cosine(half, rest, self.members)
 
     def _pass(self, inputs: Tensor, samples: Tensor, by_samples: Tensor, mean: Tensor, log_std: Tensor) -> list[Tensor]:
         """The gradient by the weights as they are now, and sums of what the metrics tell: each a mean over the window.

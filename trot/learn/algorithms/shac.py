@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -30,11 +31,11 @@ from trot.learn.algorithms.shac_settings import CANDIDATES, ShacSettings, genera
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.critic_fit import CriticFit
 from trot.learn.critic_fit_cuda import CudaCriticFit
-from trot.learn.frozen_network import FrozenNetwork
+from trot.learn.frozen_network import FrozenNetwork, Surroundings
 from trot.learn.gradient_health import STEEP, WORLD_COLUMNS
 from trot.learn.learner import Algorithm, Learner, Phase
 from trot.learn.member_settings import Numbers, put_numbers, require_own
-from trot.learn.members import in_rows, side_by_side, weights_of
+from trot.learn.members import cosine, in_rows, side_by_side, weights_of
 from trot.learn.networks import Critic, Critics, Policy, move_weights_towards
 from trot.learn.optimizer import Adam, MemberAdam, clip_, clip_members_
 from trot.learn.returns import policy_loss, td_lambda
@@ -44,6 +45,7 @@ from trot.learn.short_window import Adjoints, Window
 from trot.sim.state import State
 from trot.unpromised import foreach_copy_
 
+Act = Callable[[Tensor, Tensor], Tensor]
 RATES = ("actor_lr", "actor_lr_change", "critic_lr", "critic_lr_change")
 
 
@@ -120,10 +122,9 @@ class Shac(Learner):
     def _frozen_networks(self) -> tuple[FrozenNetwork | None, FrozenNetwork | None]:
         """What takes the policy's and the target critic's place in a rollout; None where PyTorch's operations do it."""
         rows = self.env.num_worlds // (self.members or 1)
-        policy = FrozenNetwork.of(self.policy.network, rows if self.policy.mirror is None else 2 * rows)
-        if type(self.target_critic) is not Critic:
-            return policy, None
-        return policy, FrozenNetwork.of(self.target_critic.network, self.settings.horizon * rows)
+        target, seen = self.target_critic, rows if self.policy.mirror is None else 2 * rows
+        frozen = FrozenNetwork.of(target.network, self.settings.horizon * rows) if type(target) is Critic else None
+        return FrozenNetwork.of(self.policy.network, seen), frozen
 
     def make_critic(self) -> Critic | Critics:
         return Critic(self.env.num_observations, self.settings.critic_hidden, members=self.members)
@@ -167,13 +168,15 @@ class Shac(Learner):
         observation = env.begin_window().requires_grad_()
         self.noise = noise = self._draw_noise() if noise is None else noise
         shift, scale = self.agent.normalization(env.dtype)
-        inputs, answers, seen, moves = [], [], [observation], []
+        answers, seen, moves = [], [observation], []
         if self.frozen_policy is not None:
             self.frozen_policy.refresh()
+        act = self._act_by_one_kernel(shift, scale)
         with self.policy.standing_in(self.frozen_policy):
             for sample in noise.unbind(dim=-3):
-                inputs.append((self.split(observation) - shift) * scale)
-                answers.append(self.answer(inputs[-1], sample).view(env.num_worlds, -1))
+                rows = self.split(observation)
+                answer = self.answer((rows - shift) * scale, sample) if act is None else act(rows, sample)
+                answers.append(answer.view(env.num_worlds, -1))
                 moves.append(self.advance(answers[-1]))
                 observation = moves[-1].observation
                 seen.append(observation)
@@ -190,10 +193,18 @@ class Shac(Learner):
                 cautious_value = torch.where(fell, 0.0, cautious)
         paid = self.paid(reward, answers)
         loss = self.window_loss(paid, next_value, done, moves)
-        joined, actions = torch.stack(inputs, dim=-3).detach(), [self.action_of(answer) for answer in answers]
+        inputs = (self.split(torch.stack(seen[:-1]).detach(), dim=1) - shift) * scale
+        joined, actions = self.members_first(inputs).contiguous(), [self.action_of(answer) for answer in answers]
         self.window = Window(
             joined, answers, actions, seen, states, reward, paid, next_value, cautious_value, done, loss
         )  # fmt: skip
+
+    def _act_by_one_kernel(self, shift: Tensor, scale: Tensor) -> Act | None:
+        """From observations and noise to actions, where a kernel knows the whole way; else None."""
+        if self.frozen_policy is None or type(self).answer is not Shac.answer:
+            return None
+        around = Surroundings.of(self.policy, shift, scale)
+        return None if around is None else partial(self.frozen_policy.act, around=around)
 
     # What relatives of SHAC do in another way.
 
@@ -210,7 +221,7 @@ class Shac(Learner):
 
     def advance(self, answer: Tensor) -> Move:
         """A step of all worlds."""
-        return self.env.advance(self.action_of(answer))
+        return self.env.advance(self.action_of(answer), own=True)
 
     def values(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """By the target critic: what the policy trusts, and what the critic's own targets are built on."""
@@ -294,15 +305,15 @@ class Shac(Learner):
         self.half_cosine = torch.zeros_like(self.episodes.mean_return)
         if self.settings.compare_halves:
             half = self._over_window(by_weights, self.noise, by_output, num_worlds=by_output.shape[-2] // 2)
-            self.half_cosine = self._cosine(half, [whole - part for whole, part in zip(gradients, half, strict=True)])
+            rest = [whole - part for whole, part in zip(gradients, half, strict=True)]
+            self.half_cosine = cosine(half, rest, self.members)
         return gradients
 
     def _over_window(self, work: Work, *beside: Tensor, num_worlds: int | None = None) -> list[Tensor]:
         """What `work` sums up over all inputs of the policy and what lies beside them, or over those of some worlds."""
         window = [part[..., :num_worlds, :] for part in (self.window.inputs, *beside)]
-        return self.mean_over_ranks(
-            sum_over_rows(work, *window, widths=self._widths_to_share(self.settings.actor_hidden))
-        )  # fmt: skip
+        widths = self._widths_to_share(self.settings.actor_hidden)
+        return self.mean_over_ranks(sum_over_rows(work, *window, widths=widths))
 
     def distribution(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The policy's means and logarithms of deviations before the tanh, for inputs with any number of axes."""
@@ -320,12 +331,6 @@ class Shac(Learner):
         self.adjoints = Adjoints.of(self.window)
         by_actions = self._without_steep_worlds(self.by_member(self.adjoints.answers))
         return by_actions * (1 - self._over_steps(self.window.actions).detach().square())
-
-    def _cosine(self, first: list[Tensor], second: list[Tensor]) -> Tensor:
-        """Between two gradients, or each member's two."""
-        flat = [side_by_side(parts) if self.members else torch.cat([part.flatten() for part in parts])
-                for parts in (first, second)]  # fmt: skip
-        return torch.nn.functional.cosine_similarity(flat[0], flat[1], dim=-1)
 
     def _gathered(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """One for each parameter; with members a single one, (members, weights of each)."""
@@ -346,8 +351,7 @@ class Shac(Learner):
     def _follow(self, gradients: list[Tensor]) -> Tensor:
         """A step of the policy, unless learning has stopped or stops here. Returns the gradient's norm."""
         norm = self._clip(gradients)
-        # A gradient that is not finite stops the run: from here on the policy keeps its weights, and in finish() the
-        # critic does.
+        # A gradient that is not finite stops the run: the policy keeps its weights, and in finish() the critic does.
         first_bad = ~norm.isfinite() & ~self.stopped
         self.stopped |= first_bad
         self.bad_window.remember(first_bad, self.noise, self.env.window_start)
@@ -366,16 +370,14 @@ class Shac(Learner):
         if not settings.critic:
             return
         with torch.no_grad():
-            targets = td_lambda(
-                window.paid, window.cautious_value, window.done, numbers["gamma"], numbers["td_lambda"]
-            )  # fmt: skip
+            gamma, lam = numbers["gamma"], numbers["td_lambda"]
+            targets = td_lambda(window.paid, window.cautious_value, window.done, gamma, lam)
             foreach_copy_(self._critic_before, self._critic_weights)
         self.critic_optimizer.rate.copy_(self._learning_rate("critic"))
         count = settings.critic_batches
         if self.native_fit is not None:
-            self.value_loss = self.native_fit(
-                window.inputs, targets, count, settings.critic_passes, numbers["max_grad_norm"]
-            )  # fmt: skip
+            largest = numbers["max_grad_norm"]
+            self.value_loss = self.native_fit(window.inputs, targets, count, settings.critic_passes, largest)
             return
         batches = list(zip(window.inputs.chunk(count, dim=-3), targets.chunk(count, dim=-2), strict=True))
         for last in [False] * (settings.critic_passes - 1) + [True]:

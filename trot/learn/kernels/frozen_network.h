@@ -298,29 +298,55 @@ STAGE void finish_adjoint(const Tile& tile, Kept<LAYER>& kept) {
     barrier();
 }
 
-// Rows from where they lie one after the other, and to there.
-template <int WIDTH>
-INLINE void read_rows(const Tile& tile, const Scalar* rows) {
+// Rows from where they lie one after the other, and to there, through what stands before and behind a network.
+// What a policy sees of an observation, and the derivative by that.
+struct Normalized {
+    const Scalar *shift, *scale;  // null: as it is
+    INLINE Scalar operator()(Scalar number, int feature, int place) const {
+        return shift ? (number - shift[feature]) * scale[feature] : number;
+    }
+};
+struct NormalizedAdjoint {
+    const Scalar* scale;
+    INLINE Scalar operator()(Scalar bar, int feature, int place) const { return scale ? bar * scale[feature] : bar; }
+};
+// The action of a mean and of noise around it, and the derivative by the mean.
+struct Sampled {
+    const Scalar *bias, *deviation, *noise;  // no deviation: the mean itself
+    INLINE Scalar operator()(Scalar number, int feature, int place) const {
+        const Scalar mean = number + bias[feature];
+        return deviation ? wp::tanh(mean + deviation[feature] * noise[place]) : mean;
+    }
+};
+struct SampledAdjoint {
+    const Scalar* actions;
+    INLINE Scalar operator()(Scalar bar, int feature, int place) const {
+        return actions ? bar * (1 - actions[place] * actions[place]) : bar;
+    }
+};
+template <int WIDTH, class Change>
+INLINE void read_rows(const Tile& tile, const Scalar* rows, Change change) {
     for (int k = tile.thread; k < ROWS * WIDTH; k += THREADS) {
         const int row = k / WIDTH, feature = k % WIDTH;
-        tile.numbers[feature * ROWS + row] = row < tile.count ? rows[k] : Scalar(0);
+        tile.numbers[feature * ROWS + row] = row < tile.count ? change(rows[k], feature, k) : Scalar(0);
     }
     barrier();
 }
-template <class P>
-INLINE void write_rows(const Tile& tile, const Scalar* bias, Scalar* rows) {
+template <class P, class Change>
+INLINE void write_rows(const Tile& tile, Scalar* rows, Change change) {
     for (int k = tile.thread; k < tile.count * P::width; k += THREADS) {
         const int row = k / P::width, feature = k % P::width;
-        rows[k] = result<P>(tile, feature, row) + (bias ? bias[feature] : Scalar(0));
+        rows[k] = change(result<P>(tile, feature, row), feature, k);
     }
 }
 
 template <int LAYER, class P>
-STAGE void run_from(const Tile& tile, const Ahead<P>& ahead, Scalar epsilon, Scalar* outputs) {
+STAGE void run_from(const Tile& tile, const Ahead<P>& ahead, Scalar epsilon, Sampled sampled, Scalar* outputs) {
     using L = Layer<LAYER>;
     if constexpr (L::last) {
         multiply<P>(tile, tile.weights + L::forward, ahead);
-        write_rows<P>(tile, tile.weights + L::bias, outputs);
+        sampled.bias = tile.weights + L::bias;
+        write_rows<P>(tile, outputs, sampled);
     } else {
         using Next = Layer<LAYER + 1>;
         Constants<LAYER> constants;
@@ -328,15 +354,15 @@ STAGE void run_from(const Tile& tile, const Ahead<P>& ahead, Scalar epsilon, Sca
         multiply<P>(tile, tile.weights + L::forward, ahead);
         const Ahead<typename Next::Forward> next(tile.weights + Next::forward, tile.thread);
         finish<LAYER>(tile, constants, epsilon);
-        run_from<LAYER + 1>(tile, next, epsilon, outputs);
+        run_from<LAYER + 1>(tile, next, epsilon, sampled, outputs);
     }
 }
 template <int LAYER, class P>
-STAGE void run_back_from(const Tile& tile, const Ahead<P>& ahead, Scalar* inputs_bar) {
+STAGE void run_back_from(const Tile& tile, const Ahead<P>& ahead, NormalizedAdjoint normalized, Scalar* inputs_bar) {
     using L = Layer<LAYER>;
     if constexpr (LAYER == 0) {
         multiply<P>(tile, tile.weights + L::adjoint, ahead);
-        write_rows<P>(tile, nullptr, inputs_bar);
+        write_rows<P>(tile, inputs_bar, normalized);
     } else {
         using Before = Layer<LAYER - 1>;
         Kept<LAYER - 1> kept;
@@ -344,7 +370,7 @@ STAGE void run_back_from(const Tile& tile, const Ahead<P>& ahead, Scalar* inputs
         multiply<P>(tile, tile.weights + L::adjoint, ahead);
         const Ahead<typename Before::Adjoint> next(tile.weights + Before::adjoint, tile.thread);
         finish_adjoint<LAYER - 1>(tile, kept);
-        run_back_from<LAYER - 1>(tile, next, inputs_bar);
+        run_back_from<LAYER - 1>(tile, next, normalized, inputs_bar);
     }
 }
 
@@ -363,16 +389,24 @@ INLINE void run_network(const Run& run, int thread) {
     long long first;
     const Tile tile = tile_of(run, shared, thread, first);
     const Ahead<Layer<0>::Forward> ahead(tile.weights + Layer<0>::forward, tile.thread);
-    read_rows<WIDTHS[0]>(tile, run.inputs + first * WIDTHS[0]);
-    run_from<0>(tile, ahead, run.epsilon, run.outputs + first * WIDTHS[LAYERS]);
+    const long long member = first / run.member_rows, of_inputs = member * WIDTHS[0], place = first * WIDTHS[LAYERS];
+    const Normalized normalized = {run.shift ? run.shift + of_inputs : nullptr,
+                                   run.shift ? run.scale + of_inputs : nullptr};
+    read_rows<WIDTHS[0]>(tile, run.inputs + first * WIDTHS[0], normalized);
+    const Sampled sampled = {nullptr, run.deviation ? run.deviation + member * WIDTHS[LAYERS] : nullptr,
+                             run.deviation ? run.noise + place : nullptr};
+    run_from<0>(tile, ahead, run.epsilon, sampled, run.outputs + place);
 }
 INLINE void run_network_adjoint(const Back& back, int thread) {
     SHARED_MEMORY(shared, back.scratch);
     long long first;
     const Tile tile = tile_of(back, shared, thread, first);
     const Ahead<Layer<HIDDEN>::Adjoint> ahead(tile.weights + Layer<HIDDEN>::adjoint, tile.thread);
-    read_rows<WIDTHS[LAYERS]>(tile, back.outputs_bar + first * WIDTHS[LAYERS]);
-    run_back_from<HIDDEN>(tile, ahead, back.inputs_bar + first * WIDTHS[0]);
+    const long long member = first / back.member_rows, place = first * WIDTHS[LAYERS];
+    const SampledAdjoint sampled = {back.actions ? back.actions + place : nullptr};
+    read_rows<WIDTHS[LAYERS]>(tile, back.outputs_bar + place, sampled);
+    const NormalizedAdjoint normalized = {back.scale ? back.scale + member * WIDTHS[0] : nullptr};
+    run_back_from<HIDDEN>(tile, ahead, normalized, back.inputs_bar + first * WIDTHS[0]);
 }
 
 // The copy of the weights, a thread for each number of it. `place` counts from the layer's first.
