@@ -30,7 +30,7 @@ def begun(*arguments, on_cuda=True, worlds_given=False):
         ("cartpole", (1, 64)),
         ("hopper", (8, 8 * 256)),
         ("half_cheetah", (1, 64)),
-        ("ant", (16, 16 * 64)),
+        ("ant", (8, 8 * 64)),
         # By RPO, whose seeds end close to each other.
         ("humanoid", (1, 128)),
         ("muscle_humanoid", (4, 4 * 64)),
@@ -51,8 +51,8 @@ def test_unless_told_a_gpu_has_what_serves_the_task_and_the_cpu_one(task, expect
         ["--preset", "paper"],
         ["--algo", "rpo"],
         ["--algo", "ppo"],
-        # The last four rounds have 31 windows of 32 steps: less than an episode of 1000 steps.
-        ["--iterations", "255"],
+        # The last three rounds have 31 windows of 32 steps: less than an episode of 1000 steps.
+        ["--iterations", "191"],
     ],
 )
 def test_one_alone_where_a_contest_would_not_do_as_asked(options):
@@ -74,7 +74,7 @@ def test_the_humanoid_learns_by_rpo_on_a_gpu_unless_told_otherwise():
 
 
 def test_rounds_of_a_whole_episode_are_enough():
-    assert begun("ant", "--iterations", "256") == (16, 1024)
+    assert begun("ant", "--iterations", "192") == (8, 512)
 
 
 def test_under_torchrun_there_is_one(monkeypatch):
@@ -86,7 +86,7 @@ def test_each_begins_with_the_worlds_of_the_preset_unless_all_are_counted():
     assert begun("ant", "--candidates", "4", on_cuda=False) == (4, 256)
     assert begun("ant", "--candidates", "4", "--worlds", "64", on_cuda=False, worlds_given=True) == (4, 64)
     assert begun("ant", "--candidates", "1") == (1, 64)
-    assert begun("ant", "--worlds", "2048", worlds_given=True) == (16, 2048)
+    assert begun("ant", "--worlds", "1024", worlds_given=True) == (8, 1024)
 
 
 def test_a_small_batch_is_not_cut_into_eight_unless_that_is_asked_for():
