@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import cycle, pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
 import warp as wp
@@ -22,14 +21,15 @@ from trot.learn.networks import MemberLayerNorm, MemberLinear
 from trot.learn.optimizer import Adam, MemberAdam
 from trot.learn.parameter_places import addresses, member_strides
 from trot.sim.arguments import Argument, ArgumentGroup
-from trot.sim.build import C_NAMES, SCALARS, Kernel, define_programs, start_warp
-from trot.sim.launch import RecordedLaunches, build_lock
-from trot.sim.threads import get_num_threads, run_together
+from trot.sim.blocks import SharedBlocks
+from trot.sim.build import C_NAMES, SCALARS, Kernel, build_lock, define_programs, start_warp
+from trot.sim.recorded_launches import RecordedLaunches
+from trot.sim.threads import get_num_threads
 
 HEADERS = Path(__file__).parent / "kernels"
 CPU = torch.device("cpu")
-LANES, BLOCK_ROWS, MOST_PARAMETERS = 16, 64, 64
-"""As perceptron.h has them."""
+LANES, BLOCK_ROWS, MOST_PARAMETERS, SUMS = 16, 64, 64, 16
+"""As perceptron.h and critic_fit.h have them."""
 WORTH_A_THREAD = 10_000_000
 """Operations below which handing a part of a batch to another thread costs more than it saves."""
 
@@ -61,7 +61,7 @@ FIT = ArgumentGroup(
         Argument("passes", "int", "over all batches"),
         Argument("beta1", "Scalar", "share of itself that Adam's mean keeps"),
         Argument("beta2", "Scalar", "and the mean of squares"),
-        Argument("first", "int", "member, or block of rows, of this launch"),
+        Argument("first", "int", "member, block of rows or part of the sum, of this launch"),
         Argument("batch", "int", "of a pass that is taken in parts"),
         Argument("taken", "int", "steps of this fit, where it is taken in parts"),
         Argument("parts", "int", "blocks of rows that a batch is taken in"),
@@ -72,6 +72,11 @@ PROGRAMS = ("fit_critic", "fit_block", "fit_sum", "fit_step")
 Numbers = Mapping[str, float]
 Tensors = Mapping[str, Tensor | None]
 _recorded = RecordedLaunches()
+
+
+@functools.cache
+def _shared_blocks(scratch_bytes: int) -> SharedBlocks:
+    return SharedBlocks(scratch_bytes, "first", _recorded)
 
 
 @functools.cache
@@ -91,14 +96,10 @@ def _kernels(dtype: torch.dtype) -> dict[str, Kernel]:
         return define_programs(text, programs, dtype, CPU)
 
 
-def _launch(
-    program: str, dtype: torch.dtype, numbers: Numbers, tensors: Tensors, count: int, slot: int = 0
-) -> Callable[[], Any]:
-    """A launch of so many threads, to be called. Those that run at once need slots of their own."""
+def _launch(program: str, dtype: torch.dtype, numbers: Numbers, tensors: Tensors, count: int) -> None:
     kernel = _kernels(dtype)[program]
     packed = kernel.packer.pack(numbers, tensors)
-    run: Callable[[], Any] = _recorded.command(kernel, slot, packed, count, None, wp.device_from_torch(CPU)).launch
-    return run
+    _recorded.command(kernel, 0, packed, count, None, wp.device_from_torch(CPU)).launch()
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,7 @@ class CriticFit:
         if in_parts:
             _fit_in_parts(numbers, tensors, dtype, threads, self._mean_over_ranks(tensors["blocks"], gradient + LANES))
         else:
-            _launch("fit_critic", dtype, numbers, tensors, members)()
+            _launch("fit_critic", dtype, numbers, tensors, members)
         optimizer.count(batches * passes)
         return loss.view(optimizer.steps.shape)
 
@@ -263,18 +264,16 @@ def _fit_in_parts(
     numbers: dict[str, float], tensors: Tensors, dtype: torch.dtype, threads: int, reduce: Callable[[], None]
 ) -> None:
     """Batch by batch: blocks of rows are shared by threads and added up, then a step is taken."""
-    blocks = int(numbers["parts"])
-    bounds = [blocks * i // threads for i in range(threads + 1)]
-    apart = [{**tensors, "scratch": torch.empty(int(numbers["scratch_numbers"]), dtype=dtype)} for _ in range(threads)]
+    scratch = tensors["scratch"]
+    assert scratch is not None
+    shared = _shared_blocks(scratch.nbytes)
+    fit_block, fit_sum = (_kernels(dtype)[name] for name in ("fit_block", "fit_sum"))
     taken = 0
     for _ in range(int(numbers["passes"])):
         for batch in range(int(numbers["batches"])):
             now = {**numbers, "batch": batch, "taken": taken}
-            run_together([
-                _launch("fit_block", dtype, {**now, "first": first}, own, end - first, slot)
-                for slot, ((first, end), own) in enumerate(zip(pairwise(bounds), apart, strict=True))
-            ])  # fmt: skip
-            _launch("fit_sum", dtype, now, tensors, 1)()
+            shared.run(fit_block, fit_block.packer.pack(now, tensors), int(numbers["parts"]), threads)
+            shared.run(fit_sum, fit_sum.packer.pack(now, tensors), SUMS, threads)
             reduce()
-            _launch("fit_step", dtype, now, tensors, 1)()
+            _launch("fit_step", dtype, now, tensors, 1)
             taken += 1

@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trot.sim.arguments import Argument, ArgumentGroup
-from trot.sim.build import C_NAMES, SCALARS, Kernel, define_programs, start_warp
-from trot.sim.launch import CUDA_LANES, RecordedLaunches, build_lock, warp_stream
+from trot.sim.build import C_NAMES, SCALARS, Kernel, build_lock, define_programs, start_warp
+from trot.sim.launch import CUDA_LANES, warp_stream
+from trot.sim.recorded_launches import RecordedLaunches
 
 Numbers = dict[str, float]
 

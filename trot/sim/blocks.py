@@ -1,0 +1,71 @@
+"""The blocks of a kernel on the CPU, shared by threads. A block's numbers do not depend on who takes it."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+from typing import Any
+
+import torch
+import warp as wp
+from torch import Tensor
+
+from trot.sim.arguments import address
+from trot.sim.build import Kernel
+from trot.sim.crew import HAS_CREW, Shared, crew
+from trot.sim.recorded_launches import RecordedLaunches
+from trot.sim.threads import Job, run_together
+
+CPU = torch.device("cpu")
+
+
+class SharedBlocks:
+    """Runs kernels whose argument `first` is the number of a block, and `scratch` what a thread works in."""
+
+    def __init__(self, scratch_bytes: int, first: str, recorded: RecordedLaunches) -> None:
+        self._scratch_bytes, self._first, self._recorded = scratch_bytes, first, recorded
+        self._device = wp.device_from_torch(CPU)
+        self._shared: dict[wp.Kernel, Shared] = {}
+        # Scratch is apart for each thread that calls.
+        self._own = threading.local()
+
+    def run(self, kernel: Kernel, packed: Any, blocks: int, threads: int) -> None:
+        """All blocks, on at most so many threads, with what Packer made of the other arguments."""
+        threads = min(threads, blocks)
+        if threads == 1:
+            packed.scratch = self._scratch(1)
+            self._recorded.command(kernel, 0, packed, blocks, None, self._device).launch()
+        elif HAS_CREW:
+            helping = crew()
+            rows = helping.rows(threads)
+            packed.scratch = self._scratch(rows)
+            helping.run(self._shared_kernel(kernel), packed, blocks, threads, rows, self._scratch_bytes)
+        else:
+            self._run_in_python(kernel, packed, blocks, threads)
+
+    def _run_in_python(self, kernel: Kernel, packed: Any, blocks: int, threads: int) -> None:
+        """Each thread launches the kernel on a range of blocks."""
+        scratch = self._scratch(threads)
+        bounds = [blocks * i // threads for i in range(threads + 1)]
+        jobs: list[Job] = []
+        for slot, (first, end) in enumerate(pairwise(bounds)):
+            # The same call, but for where it works and on what.
+            own = type(packed).from_buffer_copy(packed)
+            own.scratch = scratch + slot * self._scratch_bytes
+            setattr(own, self._first, first)
+            jobs.append(self._recorded.command(kernel, slot, own, end - first, None, self._device).launch)
+        # Everything that needs the interpreter happened before, so that the other threads only run kernels.
+        run_together(jobs)
+
+    def _scratch(self, rows: int) -> int:
+        """The address of so many rows, one for each thread."""
+        found: Tensor | None = getattr(self._own, "scratch", None)
+        if found is None or len(found) < rows:
+            found = self._own.scratch = torch.empty(rows, self._scratch_bytes, dtype=torch.uint8)
+        return address("scratch", found, (len(found), self._scratch_bytes), torch.uint8, CPU)
+
+    def _shared_kernel(self, kernel: Kernel) -> Shared:
+        found = self._shared.get(kernel.compiled)
+        if found is None:
+            found = self._shared[kernel.compiled] = Shared.of(kernel, self._first)
+        return found
