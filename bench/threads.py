@@ -23,7 +23,7 @@ from bench.robots import ANT, HOPPER, HUMANOID, Robot
 from bench.window import Timing, Window, measure
 from trot.learn.algorithms import find_algorithm
 from trot.learn.iteration_time import IterationTime, measure_iterations
-from trot.sim import blocks, launch
+from trot.sim import crew, launch
 from trot.sim.load import load_model
 from trot.sim.step import Pass, Physics, prepare
 from trot.sim.threads import cores, set_num_threads
@@ -62,13 +62,13 @@ class Way:
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
         """Work is shared like this inside."""
-        before = blocks.HAS_CREW
-        blocks.HAS_CREW = before and not self.python
+        before = crew.HAS_CREW
+        crew.HAS_CREW = before and not self.python
         set_num_threads(self.threads)
         try:
             yield
         finally:
-            blocks.HAS_CREW = before
+            crew.HAS_CREW = before
 
 
 def run_thread_bench(settings: ThreadBenchSettings) -> None:

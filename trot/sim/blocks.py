@@ -10,9 +10,9 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from trot.sim import crew
 from trot.sim.arguments import address
 from trot.sim.build import Kernel
-from trot.sim.crew import HAS_CREW, Shared, crew
 from trot.sim.recorded_launches import RecordedLaunches
 from trot.sim.threads import Job, run_together
 
@@ -25,7 +25,7 @@ class SharedBlocks:
     def __init__(self, scratch_bytes: int, first: str, recorded: RecordedLaunches) -> None:
         self._scratch_bytes, self._first, self._recorded = scratch_bytes, first, recorded
         self._device = wp.device_from_torch(CPU)
-        self._shared: dict[wp.Kernel, Shared] = {}
+        self._shared: dict[wp.Kernel, crew.Shared] = {}
         # Scratch is apart for each thread that calls.
         self._own = threading.local()
 
@@ -35,8 +35,8 @@ class SharedBlocks:
         if threads == 1:
             packed.scratch = self._scratch(1)
             self._recorded.command(kernel, 0, packed, blocks, None, self._device).launch()
-        elif HAS_CREW:
-            helping = crew()
+        elif crew.HAS_CREW:
+            helping = crew.of_this_process()
             rows = helping.rows(threads)
             packed.scratch = self._scratch(rows)
             helping.run(self._shared_kernel(kernel), packed, blocks, threads, rows, self._scratch_bytes)
@@ -64,8 +64,8 @@ class SharedBlocks:
             found = self._own.scratch = torch.empty(rows, self._scratch_bytes, dtype=torch.uint8)
         return address("scratch", found, (len(found), self._scratch_bytes), torch.uint8, CPU)
 
-    def _shared_kernel(self, kernel: Kernel) -> Shared:
+    def _shared_kernel(self, kernel: Kernel) -> crew.Shared:
         found = self._shared.get(kernel.compiled)
         if found is None:
-            found = self._shared[kernel.compiled] = Shared.of(kernel, self._first)
+            found = self._shared[kernel.compiled] = crew.Shared.of(kernel, self._first)
         return found

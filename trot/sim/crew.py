@@ -25,7 +25,8 @@ from trot.sim.build import Kernel, build_lock, define_programs, quiet_warp, reco
 from trot.sim.threads import busy_threads, cores, get_num_threads
 from trot.unpromised import cpu_entry, warp_structure
 
-ROOM_BYTES = 4096
+ROOM_BYTES, MOST_CALL_BYTES = 4096, 1024
+"""Of where the threads hear of work, and of what a kernel is called with."""
 FUTEX = {"x86_64": 202, "aarch64": 98}
 """The number of the system call, by processor."""
 HAS_CREW = sys.platform == "linux" and platform.machine() in FUTEX
@@ -72,8 +73,8 @@ def _programs() -> dict[str, Kernel]:
     groups = {"serve": (CREW, MEMBER), "share": (CREW, TASK), "dismiss": (CREW,)}
     declared = "".join(group.declaration() for group in (CREW, MEMBER, TASK))
     header = HEADER.read_text(encoding="utf-8").replace("#pragma once\n", "")
-    constant = f"constexpr int ROOM_BYTES = {ROOM_BYTES};\n"
-    text = f"namespace trot {{\n{constant}{declared}{header}}}  // namespace trot\n"
+    constants = f"constexpr int ROOM_BYTES = {ROOM_BYTES}, MOST_CALL_BYTES = {MOST_CALL_BYTES};\n"
+    text = f"namespace trot {{\n{constants}{declared}{header}}}  // namespace trot\n"
     bodies = {}
     for name, given in groups.items():
         unpacked = "".join(group.unpacking() for group in given)
@@ -113,6 +114,8 @@ class Shared:
     def of(cls, kernel: Kernel, first: str) -> Shared:
         """Its argument `first` is the number of the block, `scratch` what a thread works in."""
         entry, structure = Entry.of(kernel), warp_structure(kernel.call)
+        if ctypes.sizeof(structure) > MOST_CALL_BYTES:
+            raise ValueError(f"a kernel that is shared is called with {MOST_CALL_BYTES} bytes at most")
         numbers = {
             "kernel": _address(entry.function),
             "bounds": ctypes.addressof(entry.bounds),
@@ -193,7 +196,7 @@ def _address(function: Any) -> int:
 _crew: Crew | None = None
 
 
-def crew() -> Crew:
+def of_this_process() -> Crew:
     """The crew of this process, made on first use."""
     global _crew
     if _crew is None:

@@ -20,6 +20,7 @@ from trot.sim.model import Model
 from trot.sim.programs import BACKWARD, FORWARD, Program
 from trot.sim.recorded_launches import RecordedLaunches
 from trot.sim.threads import get_num_threads
+from trot.sim.trajectory_memory import TrajectoryMemory
 
 CUDA_LANES = 32
 """Lanes that share one world there: a warp."""
@@ -54,6 +55,7 @@ class Launcher:
         self._model_address = address("model", self.constants, (sizes.model,), torch.uint8, device)
         self._cycles_address = address("cycles", self.cycles, (sizes.stages,), torch.int64, device)
         self._recorded = RecordedLaunches()
+        self._trajectories = TrajectoryMemory()
         self._blocks = SharedBlocks(sizes.workspace, "first_block", self._recorded)
 
     def num_blocks(self, num_worlds: int) -> int:
@@ -78,6 +80,8 @@ class Launcher:
         """Memory for what the backward pass needs of every substep."""
         sizes = self.kernels.sizes
         shape = (substeps, self.num_blocks(num_worlds), sizes.record, sizes.worlds_per_block)
+        if self.device.type == "cpu":
+            return self._trajectories.take(shape, self.dtype)
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     def launch(

@@ -2,10 +2,9 @@
 // door to the blocks of a kernel; whoever comes in takes the next block that nobody has, until none is left.
 #pragma once
 
-constexpr int DOORS = 4;               // callers that are helped at once; any other works alone
-constexpr int MOST_CALL_BYTES = 1024;  // of what a kernel is called with
-constexpr int WAKE_AT_ONCE = 2;        // by each that is awake: waking all alone, the caller would come late to its work
-constexpr int POLLS = 32;              // between looks at the clock
+constexpr int DOORS = 4;         // callers that are helped at once; any other works alone
+constexpr int WAKE_AT_ONCE = 2;  // by each that is awake: waking all alone, the caller would come late to its work
+constexpr int POLLS = 32;        // between looks at the clock
 
 // The door counts two things in one word, so that both change at once: those inside, and those that may still come in.
 constexpr int ONE_INSIDE = 1, ONE_MAY_COME = 1 << 16, INSIDE = ONE_MAY_COME - 1;
