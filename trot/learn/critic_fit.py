@@ -111,7 +111,7 @@ class PerceptronShape:
 
     @classmethod
     def of(cls, network: nn.Module) -> PerceptronShape | None:
-        """None where the kernels do not know a network like this, with one output."""
+        """None where the kernels do not know a network like this."""
         parameters = list(network.parameters())
         weight = parameters[0]
         if not isinstance(network, nn.Sequential) or weight.dtype not in SCALARS:
@@ -131,7 +131,7 @@ class PerceptronShape:
         members = len(weight) if weight.dim() == 3 else 1
         # A layer without a bias, or a normalisation without a scale, would have others read in its place.
         sizes = [one.numel() for one in parameters]
-        if outputs[-1] != 1 or len(epsilons) > 1 or sizes != [members * size for size in shape.sizes]:
+        if len(epsilons) > 1 or sizes != [members * size for size in shape.sizes]:
             return None
         return shape
 
@@ -178,7 +178,8 @@ class CriticFit:
         """None where the network or the optimiser is none that the kernels know, or not on the CPU."""
         parameters: list[Tensor] = list(network.parameters())
         shape = PerceptronShape.of(network) if parameters[0].device == CPU else None
-        return None if shape is None or optimizer.decay else cls(parameters, shape, optimizer, ranks)
+        known = shape is not None and shape.widths[-1] == 1 and not optimizer.decay
+        return None if shape is None or not known else cls(parameters, shape, optimizer, ranks)
 
     def __call__(
         self, inputs: Tensor, targets: Tensor, batches: int, passes: int, max_grad_norm: float | Tensor

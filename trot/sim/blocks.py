@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trot.sim import crew
 from trot.sim.arguments import address
-from trot.sim.build import Kernel
+from trot.sim.build import Kernel, start_warp
 from trot.sim.recorded_launches import RecordedLaunches
 from trot.sim.threads import Job, run_together
 
@@ -20,10 +20,11 @@ CPU = torch.device("cpu")
 
 
 class SharedBlocks:
-    """Runs kernels whose argument `first` is the number of a block, and `scratch` what a thread works in."""
+    """Runs kernels whose argument `first` is a block's number, and `scratch`, if they have it, what a thread works in."""
 
     def __init__(self, scratch_bytes: int, first: str, recorded: RecordedLaunches) -> None:
         self._scratch_bytes, self._first, self._recorded = scratch_bytes, first, recorded
+        start_warp()
         self._device = wp.device_from_torch(CPU)
         self._shared: dict[wp.Kernel, crew.Shared] = {}
         # Scratch is apart for each thread that calls.
@@ -31,38 +32,41 @@ class SharedBlocks:
 
     def run(self, kernel: Kernel, packed: Any, blocks: int, threads: int) -> None:
         """All blocks, on at most so many threads, with what Packer made of the other arguments."""
-        threads = min(threads, blocks)
+        threads = max(1, min(threads, blocks))
         if threads == 1:
-            packed.scratch = self._scratch(1)
+            self._give_scratch(packed, 1)
             self._recorded.command(kernel, 0, packed, blocks, None, self._device).launch()
         elif crew.HAS_CREW:
             helping = crew.of_this_process()
             rows = helping.rows(threads)
-            packed.scratch = self._scratch(rows)
+            self._give_scratch(packed, rows)
             helping.run(self._shared_kernel(kernel), packed, blocks, threads, rows, self._scratch_bytes)
         else:
             self._run_in_python(kernel, packed, blocks, threads)
 
     def _run_in_python(self, kernel: Kernel, packed: Any, blocks: int, threads: int) -> None:
         """Each thread launches the kernel on a range of blocks."""
-        scratch = self._scratch(threads)
+        self._give_scratch(packed, threads)
         bounds = [blocks * i // threads for i in range(threads + 1)]
         jobs: list[Job] = []
         for slot, (first, end) in enumerate(pairwise(bounds)):
             # The same call, but for where it works and on what.
             own = type(packed).from_buffer_copy(packed)
-            own.scratch = scratch + slot * self._scratch_bytes
+            if self._scratch_bytes:
+                own.scratch += slot * self._scratch_bytes
             setattr(own, self._first, first)
             jobs.append(self._recorded.command(kernel, slot, own, end - first, None, self._device).launch)
         # Everything that needs the interpreter happened before, so that the other threads only run kernels.
         run_together(jobs)
 
-    def _scratch(self, rows: int) -> int:
-        """The address of so many rows, one for each thread."""
+    def _give_scratch(self, packed: Any, rows: int) -> None:
+        """The first of so many rows, one for each thread."""
+        if not self._scratch_bytes:
+            return
         found: Tensor | None = getattr(self._own, "scratch", None)
         if found is None or len(found) < rows:
             found = self._own.scratch = torch.empty(rows, self._scratch_bytes, dtype=torch.uint8)
-        return address("scratch", found, (len(found), self._scratch_bytes), torch.uint8, CPU)
+        packed.scratch = address("scratch", found, (len(found), self._scratch_bytes), torch.uint8, CPU)
 
     def _shared_kernel(self, kernel: Kernel) -> crew.Shared:
         found = self._shared.get(kernel.compiled)

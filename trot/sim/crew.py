@@ -55,7 +55,7 @@ TASK = ArgumentGroup(
         Argument("call", "unsigned long long", "address of what the kernel is called with"),
         Argument("call_bytes", "int", "size of that"),
         Argument("first_at", "int", "where in it the number of the block stands"),
-        Argument("scratch_at", "int", "where in it the address of scratch stands"),
+        Argument("scratch_at", "int", "where in it the address of scratch stands; negative: nowhere"),
         Argument("scratch_stride", "long long", "bytes from one thread's scratch to the next one's"),
         Argument("rows", "int", "of scratch: threads that can help, and the caller"),
         Argument("blocks", "long long", "of the kernel, each to be run once"),
@@ -112,7 +112,7 @@ class Shared:
 
     @classmethod
     def of(cls, kernel: Kernel, first: str) -> Shared:
-        """Its argument `first` is the number of the block, `scratch` what a thread works in."""
+        """Its argument `first` is the number of the block, `scratch`, if it has one, what a thread works in."""
         entry, structure = Entry.of(kernel), warp_structure(kernel.call)
         if ctypes.sizeof(structure) > MOST_CALL_BYTES:
             raise ValueError(f"a kernel that is shared is called with {MOST_CALL_BYTES} bytes at most")
@@ -121,7 +121,7 @@ class Shared:
             "bounds": ctypes.addressof(entry.bounds),
             "call_bytes": ctypes.sizeof(structure),
             "first_at": getattr(structure, first).offset,
-            "scratch_at": structure.scratch.offset,
+            "scratch_at": structure.scratch.offset if hasattr(structure, "scratch") else -1,
         }
         return cls(entry, numbers)
 

@@ -12,11 +12,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trot.sim.arguments import Argument, ArgumentGroup
+from trot.sim.blocks import SharedBlocks
 from trot.sim.build import C_NAMES, SCALARS, Kernel, build_lock, define_programs, start_warp
 from trot.sim.launch import CUDA_LANES, warp_stream
 from trot.sim.recorded_launches import RecordedLaunches
+from trot.sim.threads import get_num_threads
 
 Numbers = dict[str, float]
+
+WORTH_A_THREAD = 32
+"""Rows below which handing some to another thread costs more than it saves."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class RowOperation:
         self._settings = ArgumentGroup("Settings", (*widths, *settings))
         self._places: dict[tuple[torch.dtype, torch.device], _Place] = {}
         self._recorded = RecordedLaunches()
+        self._shared: SharedBlocks | None = None
 
     def __call__(self, inputs: tuple[Tensor, ...], width: int, settings: Numbers) -> Tensor:
         """The result, (num_worlds, width); gradients flow to the inputs. Settings are given by name."""
@@ -59,13 +65,17 @@ class RowOperation:
         first = tensors[self.inputs[0]]
         place = self._place(first.dtype, first.device)
         rows = first.shape[0]
-        numbers = {"rows": rows, "result_width": width, "lanes": place.lanes, **settings}
+        numbers = {"rows": rows, "result_width": width, "first": 0, "lanes": place.lanes, **settings}
         for name in self.inputs:
             numbers[f"{name}_width"] = tensors[name].shape[1]
         kernel = place.kernels[which]
         packed = kernel.packer.pack(numbers, tensors)
+        if not first.is_cuda:
+            self._shared = self._shared or SharedBlocks(0, "first", self._recorded)
+            self._shared.run(kernel, packed, rows, max(1, min(get_num_threads(), rows // WORTH_A_THREAD)))
+            return
         command = self._recorded.command(kernel, 0, packed, rows * place.lanes, None, place.warp_device)
-        command.launch(stream=warp_stream(first.device) if first.is_cuda else None)
+        command.launch(stream=warp_stream(first.device))
 
     def _place(self, dtype: torch.dtype, device: torch.device) -> _Place:
         key = (dtype, device)
@@ -98,7 +108,7 @@ class RowOperation:
         ]
         return (
             f"{self._settings.unpacking()}{group.unpacking()}"
-            f"    const long long row = thread / {here}.lanes;\n"
+            f"    const long long row = {here}.first + thread / {here}.lanes;\n"
             f"    trot::{function}(settings, {', '.join(rows)}, thread % {here}.lanes, {here}.lanes);\n"
         )
 
@@ -133,7 +143,8 @@ def _rows_group(name: str, read: tuple[str, ...], written: tuple[str, ...]) -> A
         for names, kind, meaning in ((read, "const Scalar*", "read"), (written, "Scalar*", "written"))
         for tensor in names
     ]
-    return ArgumentGroup(name, (*tensors, Argument("lanes", "int", "that share a row")))
+    rows = (Argument("first", "int", "row of this launch"), Argument("lanes", "int", "that share a row"))
+    return ArgumentGroup(name, (*tensors, *rows))
 
 
 class _Rows(torch.autograd.Function):

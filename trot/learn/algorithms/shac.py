@@ -39,6 +39,7 @@ from trot.learn.networks import Critic, Critics, Policy, move_weights_towards
 from trot.learn.optimizer import Adam, MemberAdam, clip_, clip_members_
 from trot.learn.returns import policy_loss, td_lambda
 from trot.learn.saturation import SATURATION_COLUMNS, saturation
+from trot.learn.shared_network import SharedNetwork
 from trot.learn.shared_rows import Work, mean_over_rows, sum_over_rows
 from trot.learn.short_window import Adjoints, Window
 from trot.sim.state import State
@@ -117,13 +118,14 @@ class Shac(Learner):
         batch_rows = self.settings.horizon * self.num_worlds // self.settings.critic_batches
         return CudaCriticFit.of(network, optimizer, batch_rows)
 
-    def _frozen_networks(self) -> tuple[FrozenNetwork | None, FrozenNetwork | None]:
+    def _frozen_networks(self) -> tuple[FrozenNetwork | SharedNetwork | None, FrozenNetwork | SharedNetwork | None]:
         """What takes the policy's and the target critic's place in a rollout; None where PyTorch's operations do it."""
         rows = self.env.num_worlds // (self.members or 1)
-        policy = FrozenNetwork.of(self.policy.network, rows)
+        policy = FrozenNetwork.of(self.policy.network, rows) or SharedNetwork.of(self.policy.network)
         if type(self.target_critic) is not Critic:
             return policy, None
-        return policy, FrozenNetwork.of(self.target_critic.network, self.settings.horizon * rows)
+        target = self.target_critic.network
+        return policy, FrozenNetwork.of(target, self.settings.horizon * rows) or SharedNetwork.of(target)
 
     def make_critic(self) -> Critic | Critics:
         return Critic(self.env.num_observations, self.settings.critic_hidden, members=self.members)

@@ -80,7 +80,7 @@ inline void wake_some(const Crew& crew, Room& room, const Door& door, const Task
 inline void take_blocks(const Task& task, long long& next, int row) {
     alignas(64) char call[MOST_CALL_BYTES];
     __builtin_memcpy(call, (const char*)task.call, task.call_bytes);
-    *(unsigned long long*)(call + task.scratch_at) += row * task.scratch_stride;
+    if (task.scratch_at >= 0) *(unsigned long long*)(call + task.scratch_at) += row * task.scratch_stride;
     for (;;) {
         const long long first = __atomic_fetch_add(&next, task.grain, __ATOMIC_RELAXED), end = first + task.grain;
         if (first >= task.blocks) return;
