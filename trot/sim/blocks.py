@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 
 
 class SharedBlocks:
-    """Runs kernels whose argument `first` is a block's number, and `scratch`, if they have it, what a thread works in."""
+    """Runs kernels whose argument `first` is a block's number, and `scratch`, if there, what a thread works in."""
 
     def __init__(self, scratch_bytes: int, first: str, recorded: RecordedLaunches) -> None:
         self._scratch_bytes, self._first, self._recorded = scratch_bytes, first, recorded
