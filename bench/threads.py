@@ -105,14 +105,14 @@ def _hand_over(way: Way) -> tuple[float, float]:
             times.append(time.perf_counter() - start)
         return statistics.median(times) * 1e6
 
-    worth = launch.WORTH_A_THREAD
-    launch.WORTH_A_THREAD = 1
+    worth = launch.WORTH_A_THREAD, launch.WORTH_A_PYTHON_THREAD
+    launch.WORTH_A_THREAD = launch.WORTH_A_PYTHON_THREAD = 1
     try:
         with way.taken():
             steps(50, 0.0)
             return steps(2000, 0.0), steps(200, 0.002)
     finally:
-        launch.WORTH_A_THREAD = worth
+        launch.WORTH_A_THREAD, launch.WORTH_A_PYTHON_THREAD = worth
 
 
 def _print_windows(robot: Robot, ways: list[Way], worlds: tuple[int, ...]) -> None:

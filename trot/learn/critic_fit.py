@@ -79,16 +79,20 @@ def _shared_blocks(scratch_bytes: int) -> SharedBlocks:
     return SharedBlocks(scratch_bytes, "first", _recorded)
 
 
+def perceptron_source(dtype: torch.dtype, block_rows: int) -> str:
+    """perceptron.h for blocks of so many rows, behind what the build defines."""
+    header = (HEADERS / "perceptron.h").read_text(encoding="utf-8").replace("#pragma once\n", "")
+    return f"using Scalar = {C_NAMES[dtype]};\nconstexpr int VECTORS = {block_rows // LANES};\n{header}"
+
+
 @functools.cache
 def _kernels(dtype: torch.dtype) -> dict[str, Kernel]:
     with build_lock:
         start_warp()
-        network, fit = (
-            (HEADERS / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-            for name in ("perceptron.h", "critic_fit.h")
-        )
+        network = perceptron_source(dtype, BLOCK_ROWS)
+        fit = (HEADERS / "critic_fit.h").read_text(encoding="utf-8").replace("#pragma once\n", "")
         declared = SHAPE.declaration() + FIT.declaration()
-        text = f"namespace trot {{\nusing Scalar = {C_NAMES[dtype]};\n{network}{declared}{fit}}}  // namespace trot\n"
+        text = f"namespace trot {{\n{network}{declared}{fit}}}  // namespace trot\n"
         unpacked = SHAPE.unpacking() + FIT.unpacking()
         programs = {
             name: ((SHAPE, FIT), f"{unpacked}    trot::{name}(shape, fit, thread);\n") for name in PROGRAMS
@@ -149,10 +153,9 @@ class PerceptronShape:
         """Of one row on its way through the layers."""
         return sum(before * after for before, after in pairwise(self.widths))
 
-    @property
-    def workspace(self) -> int:
-        """Numbers that a block of rows is worked on in: Workspace in perceptron.h."""
-        return BLOCK_ROWS * (4 * _padded(max(self.widths)) + sum(3 * width + 1 for width in self.widths[1:-1]))
+    def workspace(self, rows: int) -> int:
+        """Numbers that a block of so many rows is worked on in: Workspace in perceptron.h."""
+        return rows * (4 * _padded(max(self.widths)) + sum(3 * width + 1 for width in self.widths[1:-1]))
 
 
 def _padded(numbers: int) -> int:
@@ -209,7 +212,7 @@ class CriticFit:
             "width": self.shape.widths[0],
             "members": members,
             "block_numbers": blocks * (gradient + LANES) if in_parts else 0,
-            "scratch_numbers": self.shape.workspace + gradient,
+            "scratch_numbers": self.shape.workspace(BLOCK_ROWS) + gradient,
             "batch_rows": batch_rows,
             "batches": batches,
             "passes": passes,

@@ -1,6 +1,6 @@
 """A perceptron whose weights need no gradient, on the CPU: threads share its rows.
 
-What it computes is what the network's layers do, to rounding; `kernels/shared_network.h` has it. A block is 64 rows,
+What it computes is what the network's layers do, to rounding; `kernels/shared_network.h` has it. A block is 32 rows,
 whatever the number of threads, and the bits do not depend on it.
 """
 
@@ -15,16 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from trot.learn.critic_fit import BLOCK_ROWS, SHAPE, PerceptronShape
+from trot.learn.critic_fit import SHAPE, PerceptronShape, perceptron_source
 from trot.learn.parameter_places import addresses, member_strides
 from trot.sim.arguments import Argument, ArgumentGroup
 from trot.sim.blocks import SharedBlocks
-from trot.sim.build import C_NAMES, Kernel, build_lock, define_programs, start_warp
+from trot.sim.build import Kernel, build_lock, define_programs, start_warp
 from trot.sim.recorded_launches import RecordedLaunches
 from trot.sim.threads import get_num_threads
 
 HEADERS = Path(__file__).parent / "kernels"
 CPU = torch.device("cpu")
+BLOCK_ROWS = 32
+"""Fewer than the critic's fit takes at once, whose batches are larger, so that more threads find some."""
 MOST_WEIGHTS = 2**17
 """Each block of rows reads all of them: with more, they leave the cache in between, and PyTorch is as fast."""
 WORTH_A_THREAD = 2_000_000
@@ -59,12 +61,10 @@ PROGRAMS = {"run_rows": FORWARD, "run_rows_adjoint": ADJOINT}
 def _kernels(dtype: torch.dtype) -> dict[str, Kernel]:
     with build_lock:
         start_warp()
-        perceptron, network = (
-            (HEADERS / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-            for name in ("perceptron.h", "shared_network.h")
-        )
+        perceptron = perceptron_source(dtype, BLOCK_ROWS)
+        network = (HEADERS / "shared_network.h").read_text(encoding="utf-8").replace("#pragma once\n", "")
         declared = "".join(group.declaration() for group in (SHAPE, FORWARD, ADJOINT))
-        text = f"namespace trot {{\nusing Scalar = {C_NAMES[dtype]};\n{perceptron}{declared}{network}}}\n"
+        text = f"namespace trot {{\n{perceptron}{declared}{network}}}  // namespace trot\n"
         programs = {
             name: (
                 (SHAPE, group),
@@ -84,7 +84,7 @@ class SharedNetwork:
         first = self.parameters[0]
         self.dtype = first.dtype
         self.members = len(first) if first.dim() == 3 else None
-        self._blocks = SharedBlocks(shape.workspace * self.dtype.itemsize, "first", RecordedLaunches())
+        self._blocks = SharedBlocks(shape.workspace(BLOCK_ROWS) * self.dtype.itemsize, "first", RecordedLaunches())
         self._widths = torch.tensor(shape.widths, dtype=torch.int32)
         self.refresh()
 

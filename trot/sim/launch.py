@@ -11,10 +11,10 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from trot.sim import crew
 from trot.sim.arguments import address
 from trot.sim.blocks import SharedBlocks
 from trot.sim.build import Kernels, Variant, build_lock, compile_kernels
-from trot.sim.crew import HAS_CREW
 from trot.sim.layout import kernel_layout
 from trot.sim.model import Model
 from trot.sim.programs import BACKWARD, FORWARD, Program
@@ -28,8 +28,9 @@ CUDA_LANES = 32
 BESIDE_A_BLOCK = 2 * 1024
 """Bytes of shared memory that CUDA and Warp take for each block."""
 
-WORTH_A_THREAD = 100 if HAS_CREW else 500
-"""Dofs times substeps times blocks below which handing work to another thread costs more than it saves."""
+WORTH_A_THREAD, WORTH_A_PYTHON_THREAD = 100, 500
+"""Dofs times substeps times blocks below which handing work to another thread costs more than it saves: to one of the
+crew, and to one that wakes up in Python."""
 
 
 class Launcher:
@@ -101,7 +102,8 @@ class Launcher:
                 stream=warp_stream(self.device)
             )
             return
-        worthwhile = max(1, num_blocks * substeps * self.num_dofs // WORTH_A_THREAD)
+        worth = WORTH_A_THREAD if crew.HAS_CREW else WORTH_A_PYTHON_THREAD
+        worthwhile = max(1, num_blocks * substeps * self.num_dofs // worth)
         packed = kernel.packer.pack(numbers, tensors, self._work(0))
         self._blocks.run(kernel, packed, num_blocks, min(get_num_threads(), worthwhile))
 

@@ -1,13 +1,13 @@
 // Small perceptrons on the CPU: Linear, ELU and layer normalisation for each hidden layer, then Linear; and the adjoint.
 //
-// A block of 64 rows goes through all layers and back before the next one, so that it never leaves the cache. Numbers of
+// A block of rows goes through all layers and back before the next one, so that it never leaves the cache. Numbers of
 // a layer lie feature by feature, and 16 rows to a vector: what is done to one row is done to 16 at once, and sums over
-// features need no sum across a vector. The build defines Scalar as float or double.
+// features need no sum across a vector. The build defines Scalar as float or double, and VECTORS of 16 rows to a block.
 #pragma once
 
 #define INLINE inline __attribute__((always_inline))
 
-constexpr int LANES = 16, VECTORS = 4, BLOCK_ROWS = LANES * VECTORS;
+constexpr int LANES = 16, BLOCK_ROWS = LANES * VECTORS;
 typedef Scalar Rows __attribute__((ext_vector_type(16), aligned(64)));
 typedef Scalar AnyRows __attribute__((ext_vector_type(16), aligned(sizeof(Scalar))));
 typedef decltype(Rows() < Rows()) Bits;  // whole numbers of the same size

@@ -1,4 +1,4 @@
-// A perceptron whose weights need no gradient, by blocks of 64 rows: their outputs, and the derivative by their inputs.
+// A perceptron whose weights need no gradient, by blocks of rows: their outputs, and the derivative by their inputs.
 #pragma once
 
 // A block's place among the rows of all members, and its member's parameters.
