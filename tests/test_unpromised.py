@@ -85,6 +85,12 @@ def test_warp_writes_a_snippet_between_braces_and_takes_arguments_as_they_are() 
         unpromised.set_argument(launch, structure(given, ctypes.addressof(found)))
         launch.launch()
         assert found.value == 2 * given, f"a recorded launch does not take another argument as it is; {MEND}"
+    function, bounds = unpromised.cpu_entry(launch)
+    # As C calls it: with two addresses.
+    entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(ctypes.cast(function, ctypes.c_void_p).value)
+    packed = structure(-7, ctypes.addressof(found))
+    entry(ctypes.addressof(bounds), ctypes.addressof(packed))
+    assert found.value == -14, f"the function of a CPU kernel no longer takes bounds and arguments; {MEND}"
 
 
 def test_viser_starts_through_serve_of_websockets_and_names_its_controls() -> None:

@@ -160,6 +160,14 @@ def set_argument(launch: Any, packed: ctypes.Structure) -> None:
     launch.set_params_from_ctypes([packed])
 
 
+def cpu_entry(launch: Any) -> tuple[Any, ctypes.Structure]:
+    """The C function behind a recorded launch on the CPU, which takes the addresses of two structures, and the first.
+
+    That is Warp's bounds of the launch, which the function only reads; the second is all arguments one after the other.
+    """
+    return launch.hooks.forward, launch.params[0]
+
+
 def start_viser(host: str, port: int, changed: Callable[[dict[str, Any]], dict[str, Any]]) -> viser.ViserServer:
     """A viser server whose websockets server starts with other settings than viser's, which offers no way to them.
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import cycle, pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
 import warp as wp
@@ -22,14 +21,15 @@ from trot.learn.networks import MemberLayerNorm, MemberLinear
 from trot.learn.optimizer import Adam, MemberAdam
 from trot.learn.parameter_places import addresses, member_strides
 from trot.sim.arguments import Argument, ArgumentGroup
-from trot.sim.build import C_NAMES, SCALARS, Kernel, define_programs, start_warp
-from trot.sim.launch import RecordedLaunches, build_lock
-from trot.sim.threads import get_num_threads, run_together
+from trot.sim.blocks import SharedBlocks
+from trot.sim.build import C_NAMES, SCALARS, Kernel, build_lock, define_programs, start_warp
+from trot.sim.recorded_launches import RecordedLaunches
+from trot.sim.threads import get_num_threads
 
 HEADERS = Path(__file__).parent / "kernels"
 CPU = torch.device("cpu")
-LANES, BLOCK_ROWS, MOST_PARAMETERS = 16, 64, 64
-"""As perceptron.h has them."""
+LANES, BLOCK_ROWS, MOST_PARAMETERS, SUMS = 16, 64, 64, 16
+"""As perceptron.h and critic_fit.h have them."""
 WORTH_A_THREAD = 10_000_000
 """Operations below which handing a part of a batch to another thread costs more than it saves."""
 
@@ -61,7 +61,7 @@ FIT = ArgumentGroup(
         Argument("passes", "int", "over all batches"),
         Argument("beta1", "Scalar", "share of itself that Adam's mean keeps"),
         Argument("beta2", "Scalar", "and the mean of squares"),
-        Argument("first", "int", "member, or block of rows, of this launch"),
+        Argument("first", "int", "member, block of rows or part of the sum, of this launch"),
         Argument("batch", "int", "of a pass that is taken in parts"),
         Argument("taken", "int", "steps of this fit, where it is taken in parts"),
         Argument("parts", "int", "blocks of rows that a batch is taken in"),
@@ -75,15 +75,24 @@ _recorded = RecordedLaunches()
 
 
 @functools.cache
+def _shared_blocks(scratch_bytes: int) -> SharedBlocks:
+    return SharedBlocks(scratch_bytes, "first", _recorded)
+
+
+def perceptron_source(dtype: torch.dtype, block_rows: int) -> str:
+    """perceptron.h for blocks of so many rows, behind what the build defines."""
+    header = (HEADERS / "perceptron.h").read_text(encoding="utf-8").replace("#pragma once\n", "")
+    return f"using Scalar = {C_NAMES[dtype]};\nconstexpr int VECTORS = {block_rows // LANES};\n{header}"
+
+
+@functools.cache
 def _kernels(dtype: torch.dtype) -> dict[str, Kernel]:
     with build_lock:
         start_warp()
-        network, fit = (
-            (HEADERS / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-            for name in ("perceptron.h", "critic_fit.h")
-        )
+        network = perceptron_source(dtype, BLOCK_ROWS)
+        fit = (HEADERS / "critic_fit.h").read_text(encoding="utf-8").replace("#pragma once\n", "")
         declared = SHAPE.declaration() + FIT.declaration()
-        text = f"namespace trot {{\nusing Scalar = {C_NAMES[dtype]};\n{network}{declared}{fit}}}  // namespace trot\n"
+        text = f"namespace trot {{\n{network}{declared}{fit}}}  // namespace trot\n"
         unpacked = SHAPE.unpacking() + FIT.unpacking()
         programs = {
             name: ((SHAPE, FIT), f"{unpacked}    trot::{name}(shape, fit, thread);\n") for name in PROGRAMS
@@ -91,14 +100,10 @@ def _kernels(dtype: torch.dtype) -> dict[str, Kernel]:
         return define_programs(text, programs, dtype, CPU)
 
 
-def _launch(
-    program: str, dtype: torch.dtype, numbers: Numbers, tensors: Tensors, count: int, slot: int = 0
-) -> Callable[[], Any]:
-    """A launch of so many threads, to be called. Those that run at once need slots of their own."""
+def _launch(program: str, dtype: torch.dtype, numbers: Numbers, tensors: Tensors, count: int) -> None:
     kernel = _kernels(dtype)[program]
     packed = kernel.packer.pack(numbers, tensors)
-    run: Callable[[], Any] = _recorded.command(kernel, slot, packed, count, None, wp.device_from_torch(CPU)).launch
-    return run
+    _recorded.command(kernel, 0, packed, count, None, wp.device_from_torch(CPU)).launch()
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ class PerceptronShape:
 
     @classmethod
     def of(cls, network: nn.Module) -> PerceptronShape | None:
-        """None where the kernels do not know a network like this, with one output."""
+        """None where the kernels do not know a network like this."""
         parameters = list(network.parameters())
         weight = parameters[0]
         if not isinstance(network, nn.Sequential) or weight.dtype not in SCALARS:
@@ -130,7 +135,7 @@ class PerceptronShape:
         members = len(weight) if weight.dim() == 3 else 1
         # A layer without a bias, or a normalisation without a scale, would have others read in its place.
         sizes = [one.numel() for one in parameters]
-        if outputs[-1] != 1 or len(epsilons) > 1 or sizes != [members * size for size in shape.sizes]:
+        if len(epsilons) > 1 or sizes != [members * size for size in shape.sizes]:
             return None
         return shape
 
@@ -148,10 +153,9 @@ class PerceptronShape:
         """Of one row on its way through the layers."""
         return sum(before * after for before, after in pairwise(self.widths))
 
-    @property
-    def workspace(self) -> int:
-        """Numbers that a block of rows is worked on in: Workspace in perceptron.h."""
-        return BLOCK_ROWS * (4 * _padded(max(self.widths)) + sum(3 * width + 1 for width in self.widths[1:-1]))
+    def workspace(self, rows: int) -> int:
+        """Numbers that a block of so many rows is worked on in: Workspace in perceptron.h."""
+        return rows * (4 * _padded(max(self.widths)) + sum(3 * width + 1 for width in self.widths[1:-1]))
 
 
 def _padded(numbers: int) -> int:
@@ -177,7 +181,8 @@ class CriticFit:
         """None where the network or the optimiser is none that the kernels know, or not on the CPU."""
         parameters: list[Tensor] = list(network.parameters())
         shape = PerceptronShape.of(network) if parameters[0].device == CPU else None
-        return None if shape is None or optimizer.decay else cls(parameters, shape, optimizer, ranks)
+        known = shape is not None and shape.widths[-1] == 1 and not optimizer.decay
+        return None if shape is None or not known else cls(parameters, shape, optimizer, ranks)
 
     def __call__(
         self, inputs: Tensor, targets: Tensor, batches: int, passes: int, max_grad_norm: float | Tensor
@@ -207,7 +212,7 @@ class CriticFit:
             "width": self.shape.widths[0],
             "members": members,
             "block_numbers": blocks * (gradient + LANES) if in_parts else 0,
-            "scratch_numbers": self.shape.workspace + gradient,
+            "scratch_numbers": self.shape.workspace(BLOCK_ROWS) + gradient,
             "batch_rows": batch_rows,
             "batches": batches,
             "passes": passes,
@@ -236,7 +241,7 @@ class CriticFit:
         if in_parts:
             _fit_in_parts(numbers, tensors, dtype, threads, self._mean_over_ranks(tensors["blocks"], gradient + LANES))
         else:
-            _launch("fit_critic", dtype, numbers, tensors, members)()
+            _launch("fit_critic", dtype, numbers, tensors, members)
         optimizer.count(batches * passes)
         return loss.view(optimizer.steps.shape)
 
@@ -263,18 +268,16 @@ def _fit_in_parts(
     numbers: dict[str, float], tensors: Tensors, dtype: torch.dtype, threads: int, reduce: Callable[[], None]
 ) -> None:
     """Batch by batch: blocks of rows are shared by threads and added up, then a step is taken."""
-    blocks = int(numbers["parts"])
-    bounds = [blocks * i // threads for i in range(threads + 1)]
-    apart = [{**tensors, "scratch": torch.empty(int(numbers["scratch_numbers"]), dtype=dtype)} for _ in range(threads)]
+    scratch = tensors["scratch"]
+    assert scratch is not None
+    shared = _shared_blocks(scratch.nbytes)
+    fit_block, fit_sum = (_kernels(dtype)[name] for name in ("fit_block", "fit_sum"))
     taken = 0
     for _ in range(int(numbers["passes"])):
         for batch in range(int(numbers["batches"])):
             now = {**numbers, "batch": batch, "taken": taken}
-            run_together([
-                _launch("fit_block", dtype, {**now, "first": first}, own, end - first, slot)
-                for slot, ((first, end), own) in enumerate(zip(pairwise(bounds), apart, strict=True))
-            ])  # fmt: skip
-            _launch("fit_sum", dtype, now, tensors, 1)()
+            shared.run(fit_block, fit_block.packer.pack(now, tensors), int(numbers["parts"]), threads)
+            shared.run(fit_sum, fit_sum.packer.pack(now, tensors), SUMS, threads)
             reduce()
-            _launch("fit_step", dtype, now, tensors, 1)()
+            _launch("fit_step", dtype, now, tensors, 1)
             taken += 1

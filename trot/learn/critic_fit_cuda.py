@@ -26,8 +26,9 @@ from trot.learn.critic_fit import PerceptronShape
 from trot.learn.optimizer import Adam, MemberAdam
 from trot.learn.parameter_places import KnownPlaces, addresses, member_strides
 from trot.sim.arguments import Argument, ArgumentGroup
-from trot.sim.build import C_NAMES, Kernel, define_programs, start_warp
-from trot.sim.launch import RecordedLaunches, build_lock, warp_stream
+from trot.sim.build import C_NAMES, Kernel, build_lock, define_programs, start_warp
+from trot.sim.launch import warp_stream
+from trot.sim.recorded_launches import RecordedLaunches
 
 HEADERS = Path(__file__).parent / "kernels"
 THREADS, WARP, CHUNK_FOURS, ARRIVALS_APART = 256, 32, 256, 32

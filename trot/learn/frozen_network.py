@@ -26,8 +26,9 @@ from torch.autograd.function import once_differentiable
 from trot.learn.networks import MemberLayerNorm, MemberLinear, Policy
 from trot.learn.parameter_places import KnownPlaces, addresses, member_strides
 from trot.sim.arguments import Argument, ArgumentGroup
-from trot.sim.build import C_NAMES, SCALARS, Kernel, define_programs, start_warp
-from trot.sim.launch import RecordedLaunches, build_lock, warp_stream
+from trot.sim.build import C_NAMES, SCALARS, Kernel, build_lock, define_programs, start_warp
+from trot.sim.launch import warp_stream
+from trot.sim.recorded_launches import RecordedLaunches
 
 HEADERS = Path(__file__).parent / "kernels"
 THREADS, WARP, MOST_SLICES = 256, 32, 16

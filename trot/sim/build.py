@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -22,6 +23,9 @@ from trot.sim.programs import BACKWARD, FORWARD, REPORT_SIZES, WORK, Program
 from trot.unpromised import set_argument, warp_structure
 
 HEADERS = Path(__file__).parent / "kernels"
+
+build_lock = threading.RLock()
+"""Warp defines and compiles one thing at a time."""
 
 SCALARS: dict[torch.dtype, Any] = {torch.float32: wp.float32, torch.float64: wp.float64}
 C_NAMES = {torch.float32: "float", torch.float64: "double"}

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 import warp as wp
 from torch import Tensor
 
+from trot.sim import crew
 from trot.sim.arguments import address
-from trot.sim.build import Kernel, Kernels, Variant, compile_kernels, quiet_warp, record_launch
+from trot.sim.blocks import SharedBlocks
+from trot.sim.build import Kernels, Variant, build_lock, compile_kernels
 from trot.sim.layout import kernel_layout
 from trot.sim.model import Model
 from trot.sim.programs import BACKWARD, FORWARD, Program
-from trot.sim.threads import get_num_threads, run_together
-from trot.unpromised import set_argument
+from trot.sim.recorded_launches import RecordedLaunches
+from trot.sim.threads import get_num_threads
+from trot.sim.trajectory_memory import TrajectoryMemory
 
 CUDA_LANES = 32
 """Lanes that share one world there: a warp."""
 
-build_lock = threading.RLock()
-"""Warp defines and compiles one thing at a time."""
-
 BESIDE_A_BLOCK = 2 * 1024
 """Bytes of shared memory that CUDA and Warp take for each block."""
 
-WORTH_A_THREAD = 500
-"""Dofs times substeps times blocks below which handing work to another thread costs more than it saves."""
+WORTH_A_THREAD, WORTH_A_PYTHON_THREAD = 100, 500
+"""Dofs times substeps times blocks below which handing work to another thread costs more than it saves: to one of the
+crew, and to one that wakes up in Python."""
 
 
 class Launcher:
@@ -57,8 +56,8 @@ class Launcher:
         self._model_address = address("model", self.constants, (sizes.model,), torch.uint8, device)
         self._cycles_address = address("cycles", self.cycles, (sizes.stages,), torch.int64, device)
         self._recorded = RecordedLaunches()
-        # Scratch, apart for each thread that calls.
-        self._own = threading.local()
+        self._trajectories = TrajectoryMemory()
+        self._blocks = SharedBlocks(sizes.workspace, "first_block", self._recorded)
 
     def num_blocks(self, num_worlds: int) -> int:
         """Blocks of worlds: 16 to a block on the CPU, 8 in double precision, and one on CUDA."""
@@ -82,6 +81,8 @@ class Launcher:
         """Memory for what the backward pass needs of every substep."""
         sizes = self.kernels.sizes
         shape = (substeps, self.num_blocks(num_worlds), sizes.record, sizes.worlds_per_block)
+        if self.device.type == "cpu":
+            return self._trajectories.take(shape, self.dtype)
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     def launch(
@@ -95,62 +96,20 @@ class Launcher:
             # A robot too large for shared memory works in device memory.
             needed = 0 if self.kernels.sizes.fits_shared else num_blocks * self.kernels.sizes.workspace
             scratch = torch.empty(needed, dtype=torch.uint8, device=self.device)
-            packed = kernel.packer.pack(numbers, tensors, self._work(scratch, needed, 0))
+            place = address("scratch", scratch, (needed,), torch.uint8, self.device)
+            packed = kernel.packer.pack(numbers, tensors, self._work(place))
             self._recorded.command(kernel, 0, packed, num_blocks * self.lanes, self.lanes, self.warp_device).launch(
                 stream=warp_stream(self.device)
             )
             return
-        worthwhile = max(1, num_blocks * substeps * self.num_dofs // WORTH_A_THREAD)
-        threads = min(get_num_threads(), num_blocks, worthwhile)
-        bounds = [num_blocks * i // threads for i in range(threads + 1)]
-        packed = kernel.packer.pack(numbers, tensors, self._work_of_thread(0, 0))
-        # Everything that needs the interpreter happens here, so that the other threads only run kernels.
-        run_together([self._on_core(kernel, packed, i, bounds[i], bounds[i + 1]).launch for i in range(threads)])
+        worth = WORTH_A_THREAD if crew.HAS_CREW else WORTH_A_PYTHON_THREAD
+        worthwhile = max(1, num_blocks * substeps * self.num_dofs // worth)
+        packed = kernel.packer.pack(numbers, tensors, self._work(0))
+        self._blocks.run(kernel, packed, num_blocks, min(get_num_threads(), worthwhile))
 
-    def _on_core(self, kernel: Kernel, packed: Any, slot: int, first: int, end: int) -> wp.Launch:
-        if slot > 0:
-            # The same call, but for where it works and on what.
-            packed = type(packed).from_buffer_copy(packed)
-            packed.model, packed.scratch, packed.cycles, packed.first_block = self._work_of_thread(slot, first)
-        return self._recorded.command(kernel, slot, packed, end - first, None, self.warp_device)
-
-    def _work_of_thread(self, slot: int, first_block: int) -> tuple[int, int, int, int]:
-        own: dict[int, Tensor] = self._own.__dict__.setdefault("scratch", {})
-        size = self.kernels.sizes.workspace
-        if slot not in own:
-            own[slot] = torch.empty(size, dtype=torch.uint8)
-        return self._work(own[slot], size, first_block)
-
-    def _work(self, scratch: Tensor, size: int, first_block: int) -> tuple[int, int, int, int]:
+    def _work(self, scratch: int) -> tuple[int, int, int, int]:
         """The numbers of WORK, in its order."""
-        place = address("scratch", scratch, (size,), torch.uint8, self.device)
-        return self._model_address, place, self._cycles_address, first_block
-
-
-class RecordedLaunches(threading.local):
-    """Launches that are kept and get other arguments, apart for each thread that calls.
-
-    Warp takes longer to pack arguments anew than a small robot to step.
-    """
-
-    def __init__(self) -> None:
-        self._commands: dict[tuple[wp.Kernel, int, str], tuple[wp.Launch, int]] = {}
-
-    def command(
-        self, kernel: Kernel, slot: int, packed: Any, dim: int, block_dim: int | None, device: wp.Device
-    ) -> wp.Launch:
-        """A launch with these arguments. Launches of one kernel that run at once need slots of their own."""
-        key = (kernel.compiled, slot, device.alias)
-        if key not in self._commands:
-            # The first launch of a kernel loads it, and Warp would tell.
-            with build_lock, quiet_warp():
-                self._commands[key] = (record_launch(kernel, dim, block_dim, device), dim)
-        command, recorded_dim = self._commands[key]
-        if dim != recorded_dim:
-            command.set_dim(dim)
-            self._commands[key] = (command, dim)
-        set_argument(command, packed)
-        return command
+        return self._model_address, scratch, self._cycles_address, 0
 
 
 _streams: dict[tuple[int | None, int], wp.Stream] = {}

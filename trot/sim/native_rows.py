@@ -11,10 +11,17 @@ import warp as wp
 from torch import Tensor
 
 from trot.sim.arguments import Argument, ArgumentGroup
-from trot.sim.build import C_NAMES, Kernel, define_programs, start_warp
-from trot.sim.launch import CUDA_LANES, RecordedLaunches, build_lock, warp_stream
+from trot.sim.blocks import SharedBlocks
+from trot.sim.build import C_NAMES, Kernel, build_lock, define_programs, start_warp
+from trot.sim.launch import CUDA_LANES, warp_stream
+from trot.sim.recorded_launches import RecordedLaunches
+from trot.sim.threads import get_num_threads
 
-_SHARING = ArgumentGroup("Sharing", (Argument("lanes", "int", "that share a row"),))
+WORTH_A_THREAD = 32
+"""Rows below which handing some to another thread costs more than it saves."""
+_SHARING = ArgumentGroup(
+    "Sharing", (Argument("lanes", "int", "that share a row"), Argument("first", "int", "row of this launch"))
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,7 @@ class RowKernels:
         self.header, self.programs, self.before, self._most_lanes = header, programs, before, most_lanes
         self._places: dict[tuple[torch.dtype, torch.device], _Place] = {}
         self._recorded = RecordedLaunches()
+        self._shared: SharedBlocks | None = None
 
     def launch(
         self, which: str, like: Tensor, rows: int, numbers: Mapping[str, float], tensors: Mapping[str, Tensor | None]
@@ -55,9 +63,13 @@ class RowKernels:
         """Run one on so many rows, where `like` lies and in its precision. Numbers hold the sizes of tensors too."""
         place = self._place(like.dtype, like.device)
         kernel, lanes = place.kernels[which], place.lanes
-        packed = kernel.packer.pack({**numbers, "rows": rows, "lanes": lanes}, tensors)
-        command = self._recorded.command(kernel, 0, packed, rows * lanes, None, place.warp_device)
-        command.launch(stream=warp_stream(like.device) if like.is_cuda else None)
+        packed = kernel.packer.pack({**numbers, "rows": rows, "lanes": lanes, "first": 0}, tensors)
+        if like.is_cuda:
+            command = self._recorded.command(kernel, 0, packed, rows * lanes, None, place.warp_device)
+            command.launch(stream=warp_stream(like.device))
+            return
+        self._shared = self._shared or SharedBlocks(0, "first", self._recorded)
+        self._shared.run(kernel, packed, rows, min(get_num_threads(), rows // WORTH_A_THREAD))
 
     def _place(self, dtype: torch.dtype, device: torch.device) -> _Place:
         key = (dtype, device)
@@ -84,5 +96,5 @@ def _body(program: RowProgram) -> str:
     unpacking = "".join(group.unpacking() for group in (_SHARING, *program.groups))
     return (
         f"{unpacking}    const int lanes = sharing.lanes, lane = thread % lanes;\n"
-        f"    const long long row = thread / lanes;\n    {program.call};\n"
+        f"    const long long row = sharing.first + thread / lanes;\n    {program.call};\n"
     )

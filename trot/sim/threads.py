@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -11,14 +12,15 @@ from queue import Empty, SimpleQueue
 Job = Callable[[], None]
 
 
-def _cores() -> int:
+@functools.cache
+def cores() -> int:
     """The cores this process may use, where the system tells; else all there are."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-_num_threads = _cores()
+_num_threads = cores()
 _crew: _Crew | None = None
 _crew_lock = threading.Lock()
 
@@ -141,6 +143,11 @@ def run_together(jobs: list[Job]) -> None:
     if interrupt is not None:
         raise interrupt
     outcomes.raise_first()
+
+
+def busy_threads() -> int:
+    """Threads of the crew that are at work."""
+    return 0 if _crew is None else _crew.size - len(_crew.idle)
 
 
 def run_beside(job: Job) -> Job:

@@ -42,6 +42,7 @@ from trot.learn.returns import policy_loss, td_lambda
 from trot.learn.saturation import SATURATION_COLUMNS, saturation
 from trot.learn.shared_rows import Work, mean_over_rows, sum_over_rows
 from trot.learn.short_window import Adjoints, Window
+from trot.learn.stand_in import StandIn, stand_in
 from trot.sim.state import State
 from trot.unpromised import foreach_copy_
 
@@ -119,12 +120,11 @@ class Shac(Learner):
         batch_rows = self.settings.horizon * self.num_worlds // self.settings.critic_batches
         return CudaCriticFit.of(network, optimizer, batch_rows)
 
-    def _frozen_networks(self) -> tuple[FrozenNetwork | None, FrozenNetwork | None]:
+    def _frozen_networks(self) -> tuple[StandIn | None, StandIn | None]:
         """What takes the policy's and the target critic's place in a rollout; None where PyTorch's operations do it."""
-        rows = self.env.num_worlds // (self.members or 1)
-        target, seen = self.target_critic, rows if self.policy.mirror is None else 2 * rows
-        frozen = FrozenNetwork.of(target.network, self.settings.horizon * rows) if type(target) is Critic else None
-        return FrozenNetwork.of(self.policy.network, seen), frozen
+        rows, target = self.env.num_worlds // (self.members or 1), self.target_critic
+        values = stand_in(target.network, self.settings.horizon * rows) if type(target) is Critic else None
+        return stand_in(self.policy.network, rows if self.policy.mirror is None else 2 * rows), values
 
     def make_critic(self) -> Critic | Critics:
         return Critic(self.env.num_observations, self.settings.critic_hidden, members=self.members)
@@ -201,7 +201,7 @@ class Shac(Learner):
 
     def _act_by_one_kernel(self, shift: Tensor, scale: Tensor) -> Act | None:
         """From observations and noise to actions, where a kernel knows the whole way; else None."""
-        if self.frozen_policy is None or type(self).answer is not Shac.answer:
+        if not isinstance(self.frozen_policy, FrozenNetwork) or type(self).answer is not Shac.answer:
             return None
         around = Surroundings.of(self.policy, shift, scale)
         return None if around is None else partial(self.frozen_policy.act, around=around)

@@ -126,14 +126,14 @@ inline void fit_block(const Shape& shape, const Fit& fit, int thread) {
     gradient[fitted.numbers] = add_block(fitted, fit.scratch, fit.inputs + before * shape.widths[0],
                                          fit.targets + before, block * BLOCK_ROWS, (int)rows);
 }
-// Those of all blocks are added up in their order, into the first one's place,
-inline void fit_sum(const Shape& shape, const Fit& fit, int) {
+// Those of all blocks are added up in their order, into the first one's place, one part of the numbers by each thread,
+constexpr int SUMS = 16;
+inline void fit_sum(const Shape& shape, const Fit& fit, int thread) {
     Fitted fitted(shape, fit, 0);
-    const long long stride = fitted.numbers + LANES;
-    for (int block = 1; block < fit.parts; ++block) {
-        fit.blocks[fitted.numbers] += fit.blocks[block * stride + fitted.numbers];
-    }
-    for (long long k = 0; k < fitted.numbers; k += LANES) {
+    // The error stands behind the gradient.
+    const long long stride = fitted.numbers + LANES, vectors = stride / LANES;
+    const int part = fit.first + thread;
+    for (long long k = vectors * part / SUMS * LANES; k < vectors * (part + 1) / SUMS * LANES; k += LANES) {
         Rows sum = *(const Rows*)(fit.blocks + k);
         for (int block = 1; block < fit.parts; ++block) sum += *(const Rows*)(fit.blocks + block * stride + k);
         *(Rows*)(fit.blocks + k) = sum;

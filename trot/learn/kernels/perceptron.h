@@ -1,13 +1,13 @@
 // Small perceptrons on the CPU: Linear, ELU and layer normalisation for each hidden layer, then Linear; and the adjoint.
 //
-// A block of 64 rows goes through all layers and back before the next one, so that it never leaves the cache. Numbers of
+// A block of rows goes through all layers and back before the next one, so that it never leaves the cache. Numbers of
 // a layer lie feature by feature, and 16 rows to a vector: what is done to one row is done to 16 at once, and sums over
-// features need no sum across a vector. The build defines Scalar as float or double.
+// features need no sum across a vector. The build defines Scalar as float or double, and VECTORS of 16 rows to a block.
 #pragma once
 
 #define INLINE inline __attribute__((always_inline))
 
-constexpr int LANES = 16, VECTORS = 4, BLOCK_ROWS = LANES * VECTORS;
+constexpr int LANES = 16, BLOCK_ROWS = LANES * VECTORS;
 typedef Scalar Rows __attribute__((ext_vector_type(16), aligned(64)));
 typedef Scalar AnyRows __attribute__((ext_vector_type(16), aligned(sizeof(Scalar))));
 typedef decltype(Rows() < Rows()) Bits;  // whole numbers of the same size
@@ -299,7 +299,7 @@ inline __attribute__((noinline)) void normalize(const Scalar* scale, const Scala
         }
     }
 }
-// bar, by the result, becomes that by what was normalised. Those by scale and shift are added to.
+// bar, by the result, becomes that by what was normalised. Those by scale and shift are added to, unless they are null.
 inline __attribute__((noinline)) void normalize_adjoint(const Scalar* scale, int width, const Rows* normal,
                                                         const Rows* by_deviation, Rows* bar, Scalar* scale_bar,
                                                         Scalar* shift_bar) {
@@ -315,6 +315,7 @@ inline __attribute__((noinline)) void normalize_adjoint(const Scalar* scale, int
             slant[c] = multiply_add(scaled, number, slant[c]);
             bar[k * VECTORS + c] = scaled;
         }
+        if (!scale_bar) continue;
         scale_bar[k] += sum_of_lanes(of_scale);
         shift_bar[k] += sum_of_lanes(of_shift);
     }
@@ -347,26 +348,29 @@ inline __attribute__((noinline)) void forward(const Network& net, Workspace& wor
     }
 }
 // After forward(), from the loss's derivative by the outputs, in work.bar: that by the parameters is added to
-// `parameters_bar`.
+// `parameters_bar`; where that is null, work.bar becomes the one by the inputs.
 inline __attribute__((noinline)) void forward_adjoint(const Network& net, Workspace& work,
                                                       Scalar* const* parameters_bar) {
     for (int layer = net.layers - 1; layer >= 0; --layer) {
         const int inputs = net.widths[layer], outputs = net.widths[layer + 1];
         const Scalar* const* own = net.parameters + net.first_parameter(layer);
-        Scalar* const* own_bar = parameters_bar + net.first_parameter(layer);
+        Scalar* const* own_bar = parameters_bar ? parameters_bar + net.first_parameter(layer) : nullptr;
         if (layer < net.layers - 1) {
             const Rows *normal = work.layer(net, layer) + outputs * VECTORS, *slope = normal + outputs * VECTORS;
-            normalize_adjoint(own[2], outputs, normal, slope + outputs * VECTORS, work.bar, own_bar[2], own_bar[3]);
+            normalize_adjoint(own[2], outputs, normal, slope + outputs * VECTORS, work.bar, own_bar ? own_bar[2] : nullptr,
+                              own_bar ? own_bar[3] : nullptr);
             for (int k = 0; k < outputs * VECTORS; ++k) work.bar[k] *= slope[k];
         }
-        by_row(layer > 0 ? work.layer(net, layer - 1) : work.inputs, inputs, work.across);
-        add_by_weight(work.bar, work.across, inputs, outputs, own_bar[0]);
-        for (int o = 0; o < outputs; ++o) {
-            Rows sum = work.bar[o * VECTORS];
-            for (int c = 1; c < VECTORS; ++c) sum += work.bar[o * VECTORS + c];
-            own_bar[1][o] += sum_of_lanes(sum);
+        if (own_bar) {
+            by_row(layer > 0 ? work.layer(net, layer - 1) : work.inputs, inputs, work.across);
+            add_by_weight(work.bar, work.across, inputs, outputs, own_bar[0]);
+            for (int o = 0; o < outputs; ++o) {
+                Rows sum = work.bar[o * VECTORS];
+                for (int c = 1; c < VECTORS; ++c) sum += work.bar[o * VECTORS + c];
+                own_bar[1][o] += sum_of_lanes(sum);
+            }
+            if (layer == 0) return;
         }
-        if (layer == 0) return;
         product(own[0], 1, inputs, work.bar, outputs, inputs, nullptr, work.other_bar);
         Rows* swapped = work.bar;
         work.bar = work.other_bar;
