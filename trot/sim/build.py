@@ -36,6 +36,8 @@ class Variant:
     """Masses and contact constants come in per world and get gradients."""
     store_factor: bool = False
     """Keep the factorised mass matrix for the backward pass instead of building it again."""
+    store_motion: bool = False
+    """Keep where the bodies are and how they move for the backward pass instead of computing it again."""
     profile: bool = False
     """Count cycles per stage."""
     model_in_shared: bool = True
@@ -95,6 +97,7 @@ def source(layout: Layout, variant: Variant, programs: tuple[Program, ...] = (FO
         f"using Scalar = {C_NAMES[variant.dtype]};\n"
         f"constexpr bool per_world_parameters = {str(variant.per_world_parameters).lower()};\n"
         f"constexpr bool store_factor = {str(variant.store_factor).lower()};\n"
+        f"constexpr bool store_motion = {str(variant.store_motion).lower()};\n"
         f"constexpr bool model_in_shared = {str(variant.model_in_shared).lower()};\n"
     )
     seen: set[str] = set()

@@ -36,18 +36,15 @@ def _entry_tables(dofs: Dofs, level: NDArray[np.int32], lanes: int) -> tuple[dic
     num_levels, max_body_dofs = int(level.max()) + 1, int((dofs.body_end - dofs.body_start).max())
     row_stride = -(-(1 + max(len(chain) for chain in dofs.chain)) // 4) * 4  # whole quads (kernels/lane_rows.h)
     cells: list[list[tuple[int, int]]] = [[] for _ in range(num_levels * max_body_dofs)]
-    mass_entry: list[int] = []
     for dof, chain in enumerate(dofs.chain):
         cell = cells[level[dofs.body[dof]] * max_body_dofs + turn[dof]]
         if not rows_in_lanes:
             cell += [(dof, column) for column in range(0, 1 + len(chain), columns_per_entry)]
-        mass_entry += [dof * row_stride + 1 + depth for depth in range(len(chain))]
     entries = np.array([entry for cell in cells for entry in cell], np.int32).reshape(-1, 2)
     turn_start = starts(np.array([len(cell) for cell in cells]))
     max_dofs = [max(turn[level[dofs.body] == k]) + 1 for k in range(num_levels)]
     sizes = {
         "num_entries": len(entries),
-        "num_mass_entries": len(mass_entry),
         "max_body_dofs": max_body_dofs,
         "columns_per_entry": columns_per_entry,
         "rows_in_lanes": int(rows_in_lanes),
@@ -59,7 +56,6 @@ def _entry_tables(dofs: Dofs, level: NDArray[np.int32], lanes: int) -> tuple[dic
         Field("level_entry_start", turn_start[::max_body_dofs].copy(), "entries of a level"),
         Field("turn_entry_start", turn_start, "entries of a level's last dofs, then of the last but one, ..."),
         Field("level_max_dofs", np.array(max_dofs, np.int32), "most dofs of a body in the level"),
-        Field("mass_entry", np.array(mass_entry, np.int32), "where each number of the factor lies"),
     ]
     return sizes, fields
 

@@ -4,8 +4,6 @@
 #pragma once
 #include "mass_matrix.h"
 
-// Four numbers that move in one instruction.
-struct alignas(quad_alignment) Quad { Real number[4]; };
 constexpr int row_quads = row_stride / 4;
 
 INLINE Quad* shown_row(World& world, int dof) { return reinterpret_cast<Quad*>(world.mass_matrix + dof * row_stride); }
