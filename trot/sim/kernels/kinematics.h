@@ -4,6 +4,7 @@
 // (inverse_dynamics.h).
 #pragma once
 #include "parameters.h"
+#include "tree_lanes.h"
 
 // Earlier joints of a body see its origin move away when a later joint acts.
 INLINE void shift_earlier_anchors(World& world, int first_dof, int end_dof, Vec3 moved) {
@@ -52,7 +53,7 @@ INLINE void place_in_parent(World& world, const Model& model, int body) {
 }
 
 // One row of a body's rotation and one number of its position. One lane continues from the parent, which it has just
-// done; many lanes walk from the root each, and wait for nobody.
+// done; many lanes walk from the root each, and wait for nobody. With a lane per dof place_in_lanes() does it.
 INLINE void place_row_in_world(World& world, const Model& model, int body, int row) {
     const int parent = model.body_parent[body], end = model.ancestor_start[body + 1];
     int next = model.ancestor_start[body] + 1;
@@ -124,7 +125,8 @@ INLINE void place_inertia(World& world, const Model& model, int body) {
 STAGE void kinematics(World& world, const Model& model, int lane) {
     FOR_LANES(body, num_bodies) place_in_parent(world, model, body);
     barrier();
-    FOR_LANES(item, 3 * num_bodies) place_row_in_world(world, model, item / 3, item % 3);
+    if (tree_in_lanes) place_in_lanes(world, model, lane);
+    else FOR_LANES(item, 3 * num_bodies) place_row_in_world(world, model, item / 3, item % 3);
     if (lane == 0) world.origin = world.position_in_parent[0];
     barrier();
     FOR_LANES(dof, num_dofs) place_axis(world, model, dof);
