@@ -54,15 +54,21 @@ def measure_stages(window: Window, repeats: int) -> StageCycles:
     Whatever else the machine does meanwhile is counted to the stage that it interrupts.
     """
     set_num_threads(1)
-    device = window.start.joint_q.device
-    run = kernels_in_use(window.model, window.robot.substeps, device, window.start.num_worlds, profile=True)
+    start, substeps = window.start, window.robot.substeps
+    return stages_of(
+        window, kernels_in_use(window.model, substeps, start.joint_q.device, start.num_worlds, profile=True), repeats
+    )
+
+
+def stages_of(window: Window, run: Launcher, repeats: int) -> StageCycles:
+    """The same through these kernels, which were built to count."""
     physics = Physics(run, CONTROL_DT, window.robot.substeps)
     # The first repetition fills the caches and is not counted.
     counted = [_run_profiled(window, physics) for _ in range(repeats + 1)][1:]
     forward, backward = (torch.stack(cycles).double().median(dim=0).values for cycles in zip(*counted, strict=True))
     substeps = window.robot.window_substeps
     return StageCycles(
-        window.robot.name, device.type.upper(), run.kernels.sizes.worlds_per_block,
+        window.robot.name, run.device.type.upper(), run.kernels.sizes.worlds_per_block,
         _per_substep(forward, substeps), _per_substep(backward, substeps),
     )  # fmt: skip
 

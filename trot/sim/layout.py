@@ -89,6 +89,7 @@ def _tree_fields(model: Model, dofs: Dofs, level: NDArray[np.int32]) -> list[Fie
         Field("joint_q_start", model.joint_q_start, "first coordinate"),
         Field("joint_dof_start", model.joint_dof_start, "first dof"),
         Field("dof_body", dofs.body, "body it moves"),
+        Field("dof_joint", dofs.joint.astype(np.int32), "joint it belongs to"),
         Field("dof_kind", dofs.kind, "TURN, SLIDE, WORLD_SLIDE"),
         Field("dof_q", dofs.q, "its coordinate; -1 for a part of a quaternion"),
         Field("dof_is_simple", dofs.is_simple, "hinge or slide: spring and limits act on one coordinate"),
@@ -102,6 +103,20 @@ def _tree_fields(model: Model, dofs: Dofs, level: NDArray[np.int32]) -> list[Fie
         Field("body_chain_end", chain_start[last_dof] + depth[last_dof] + 1, "past the last of them"),
         Field("chain", np.concatenate(dofs.chain).astype(np.int32), "ancestor dofs, root first, itself last"),
     ]
+
+
+def _longest_line(model: Model, dofs: Dofs) -> int:
+    """Most dofs that kernels/kinematics_lanes.h joins to another: inwards of it in the root, or else outside of that.
+
+    A free joint is placed at once.
+    """
+    free = model.joint_type[dofs.joint] == JointType.FREE
+    root_end = np.array([dofs.body_end[dofs.body[chain[0]]] for chain in dofs.chain])
+    lines = [
+        [inner for inner in chain if (inner < end) == (chain[-1] < end)]
+        for chain, end in zip(dofs.chain, root_end, strict=True)
+    ]
+    return max(0 if is_free else len(line) - 1 for line, is_free in zip(lines, free, strict=True))
 
 
 def _quaternions(model: Model) -> tuple[list[int], list[int], list[int]]:
@@ -206,6 +221,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         "num_bodies": model.num_bodies,
         "num_levels": int(level.max()) + 1,
         "num_depths": max(len(chain) for chain in dofs.chain),
+        "longest_line": _longest_line(model, dofs),
         **entry_sizes,
         "num_quats": len(quat_q),
         "num_ball_springs": len(balls),

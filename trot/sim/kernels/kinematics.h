@@ -3,8 +3,8 @@
 // of any quantity with respect to poses is collected as a Force (pose_bar) and paired with that axis
 // (inverse_dynamics.h).
 #pragma once
+#include "kinematics_lanes.h"
 #include "parameters.h"
-#include "tree_lanes.h"
 
 // Earlier joints of a body see its origin move away when a later joint acts.
 INLINE void shift_earlier_anchors(World& world, int first_dof, int end_dof, Vec3 moved) {
@@ -53,7 +53,7 @@ INLINE void place_in_parent(World& world, const Model& model, int body) {
 }
 
 // One row of a body's rotation and one number of its position. One lane continues from the parent, which it has just
-// done; many lanes walk from the root each, and wait for nobody. With a lane per dof place_in_lanes() does it.
+// done; many lanes walk from the root each, and wait for nobody.
 INLINE void place_row_in_world(World& world, const Model& model, int body, int row) {
     const int parent = model.body_parent[body], end = model.ancestor_start[body + 1];
     int next = model.ancestor_start[body] + 1;
@@ -123,13 +123,17 @@ INLINE void place_inertia(World& world, const Model& model, int body) {
 }
 
 STAGE void kinematics(World& world, const Model& model, int lane) {
-    FOR_LANES(body, num_bodies) place_in_parent(world, model, body);
-    barrier();
-    if (tree_in_lanes) place_in_lanes(world, model, lane);
-    else FOR_LANES(item, 3 * num_bodies) place_row_in_world(world, model, item / 3, item % 3);
-    if (lane == 0) world.origin = world.position_in_parent[0];
-    barrier();
-    FOR_LANES(dof, num_dofs) place_axis(world, model, dof);
+    if (tree_in_lanes) {
+        place_in_lanes(world, model, lane);
+        barrier();
+    } else {
+        FOR_LANES(body, num_bodies) place_in_parent(world, model, body);
+        barrier();
+        FOR_LANES(item, 3 * num_bodies) place_row_in_world(world, model, item / 3, item % 3);
+        if (lane == 0) world.origin = world.position_in_parent[0];
+        barrier();
+        FOR_LANES(dof, num_dofs) place_axis(world, model, dof);
+    }
     FOR_LANES(body, num_bodies) place_inertia(world, model, body);
     barrier();
 }

@@ -1,21 +1,14 @@
-// The sums of tree.h, and poses from the roots outwards, where every dof has a lane of its own. What a lane has summed
-// so far doubles in length from round to round, so a few rounds go through the whole tree, all in registers: lanes show
-// each other what they hold, and no number is waited for in shared memory.
+// The sums of tree.h where every dof has a lane of its own. What a lane has summed so far doubles in length from round
+// to round, so a few rounds go through the whole tree, all in registers: lanes show each other what they hold, and no
+// number is waited for in shared memory.
 #pragma once
 #include "world.h"
-
-constexpr bool tree_in_lanes = rows_in_lanes && sums_in_lanes;
 
 INLINE Vec3 from_lane(Vec3 a, int other) {
     return vec3(from_lane(a.x, other), from_lane(a.y, other), from_lane(a.z, other));
 }
 INLINE Motion from_lane(const Motion& a, int other) {
     return motion(from_lane(a.angular, other), from_lane(a.linear, other));
-}
-INLINE Mat3 from_lane(const Mat3& a, int other) {
-    Mat3 r;
-    for (int i = 0; i < 3; ++i) r.row[i] = from_lane(a.row[i], other);
-    return r;
 }
 
 // A lane per dof: sums over 1, 2, 4, ... dofs of its line to the root, itself the last.
@@ -65,29 +58,4 @@ INLINE void leaves_to_root_in_lanes(const Model& model, int lane, Real* of_body,
     }
     if (owns) UNROLL for (int i = 0; i < WIDTH; ++i) of_body[WIDTH * body + i] = sum[i];
     barrier();
-}
-
-// A lane per body: its pose as seen from 1, 2, 4, ... bodies further in, in the end from the world's origin.
-INLINE void place_in_lanes(World& world, const Model& model, int lane) {
-    const int body = lane < num_bodies ? lane : num_bodies - 1;
-    const int* own = model.ancestor + model.ancestor_start[body + 1] - 1;
-    const int depth = model.ancestor_start[body + 1] - model.ancestor_start[body] - 1;
-    Mat3 rotation = world.rotation_in_parent[body];
-    Vec3 position = world.position_in_parent[body];
-    if (depth == 0) position -= world.position_in_parent[0];
-    UNROLL for (int reach = 1; reach < LANES; reach *= 2) {
-        if (reach >= num_levels) break;
-        const bool continues = depth >= reach;
-        const int inner = continues ? own[-reach] : body;
-        const Mat3 inner_rotation = from_lane(rotation, inner);
-        const Vec3 inner_position = from_lane(position, inner);
-        if (continues) {
-            position = inner_position + inner_rotation * position;
-            rotation = inner_rotation * rotation;
-        }
-    }
-    if (lane < num_bodies) {
-        world.body_rotation[body] = rotation;
-        world.body_position[body] = position;
-    }
 }

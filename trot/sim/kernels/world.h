@@ -9,6 +9,9 @@ constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
 // parameters.h reads them.
 constexpr int parameter_slots = per_world_parameters ? num_parameters : 1;
 
+// Whether every dof has a lane of its own that goes over the tree with the others (tree_lanes.h, kinematics_lanes.h).
+constexpr bool tree_in_lanes = rows_in_lanes && sums_in_lanes;
+
 // On CUDA rows of the mass matrix, and what is kept of a substep, move four numbers at a time.
 constexpr int quad_alignment = LANES > 1 ? 16 : alignof(Real);
 struct alignas(quad_alignment) Quad { Real number[4]; };
@@ -47,8 +50,8 @@ struct World : Substep, Factor, BodyMotions {
     Real parameter[parameter_slots];
 
     // kinematics.h
-    Mat3 rotation_in_parent[num_bodies];
-    Vec3 position_in_parent[num_bodies];
+    Mat3 rotation_in_parent[tree_in_lanes ? 1 : num_bodies];
+    Vec3 position_in_parent[tree_in_lanes ? 1 : num_bodies];
 
     // velocity.h
     Motion body_acceleration[num_bodies];  // gravity included as an upward acceleration of the ground
