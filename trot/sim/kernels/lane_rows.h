@@ -25,8 +25,8 @@ INLINE LaneRow lane_row(const World& world, const Model& model, int dof) {
 }
 
 // Depth by depth, the outermost first: rows of that depth are final, and each ancestor's row loses its share of them.
-// The order is known to the compiler, which writes the loops out: all go as often in every case as in any, since one
-// whose length depends on an outer one would stay a loop, and look its dof up.
+// The order is known to the compiler, which writes the loops out. Each has a fixed length for that: one
+// whose length depends on an outer one stays a loop, and looks its dofs up.
 INLINE void eliminate_in_lanes(World& world, LaneRow& row, const Model& model, int dof) {
     constexpr DofsByDepth by_depth = dofs_by_depth;
     const int own_depth = model.dof_depth[dof], end = model.dof_subtree_end[dof];
