@@ -98,11 +98,12 @@ static bool run_block(int order, std::mt19937& random) {
 }
 extern "C" int record_numbers() { return record_size; }
 extern "C" int run(int given_direction, int order, void* model, Scalar** t, int worlds, int substeps, double dt) {
-    static std::vector<char> scratch(sizeof(BackwardWorkspace) + 64);
+    std::vector<BackwardWorkspace> scratch(fits_shared ? 0 : worlds);
     direction = given_direction;
     std::memset(&tensors, 0, sizeof tensors);
     std::memset(&cotangents, 0, sizeof cotangents);
     work.model = (const Model*)model;
+    work.scratch = (char*)scratch.data();
     tensors.joint_q = t[0]; tensors.joint_qd = t[1]; tensors.activation = t[2]; tensors.control = t[3];
     tensors.next_q = t[4]; tensors.next_qd = t[5]; tensors.next_activation = t[6]; tensors.trajectory = t[7];
     tensors.num_worlds = tensors.num_blocks = cotangents.bar_rows = worlds;
