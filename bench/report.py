@@ -134,10 +134,13 @@ def stage_table(stages: list[StageCycles]) -> str:
 
 def memory_table(memory: list[KeptMemory]) -> str:
     """Memory for the backward pass."""
-    head = ["robot", "where", "factor", "numbers per substep", "bytes per world and control step"]
+    head = ["robot", "where", "kept beside the state", "numbers per substep", "bytes per world and control step"]
     return markdown_table(
         head,
-        [[m.robot, m.place, m.factor, str(m.numbers_per_substep), _count(m.bytes_per_control_step)] for m in memory],
+        [
+            [m.robot, m.place, m.beside_state, str(m.numbers_per_substep), _count(m.bytes_per_control_step)]
+            for m in memory
+        ],
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from bench.robots import CONTROL_DT, Robot
 from bench.window import Window
 from trot.sim.build import HEADERS, Variant
-from trot.sim.launch import Launcher, launcher
+from trot.sim.launch import Launcher, launcher_for
 from trot.sim.model import Model
 from trot.sim.step import Pass, Physics
 from trot.sim.threads import set_num_threads
@@ -30,10 +30,11 @@ def stage_names() -> list[str]:
     return names
 
 
-def kernels_in_use(model: Model, device: torch.device, profile: bool = False) -> Launcher:
-    """The kernels that step() runs on this device: it stores the factor on CUDA and rebuilds it on the CPU."""
-    variant = Variant(torch.float32, store_factor=device.type == "cuda", profile=profile)
-    return launcher(model, variant, device)
+def kernels_in_use(
+    model: Model, substeps: int, device: torch.device, worlds: int = PROFILE_WORLDS, profile: bool = False
+) -> Launcher:
+    """The kernels that step() runs on this device for so many worlds."""
+    return launcher_for(model, Variant(torch.float32, profile=profile), device, worlds, substeps)
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,21 @@ def measure_stages(window: Window, repeats: int) -> StageCycles:
     Whatever else the machine does meanwhile is counted to the stage that it interrupts.
     """
     set_num_threads(1)
-    device = window.start.joint_q.device
-    run = kernels_in_use(window.model, device, profile=True)
+    start, substeps = window.start, window.robot.substeps
+    return stages_of(
+        window, kernels_in_use(window.model, substeps, start.joint_q.device, start.num_worlds, profile=True), repeats
+    )
+
+
+def stages_of(window: Window, run: Launcher, repeats: int) -> StageCycles:
+    """The same through these kernels, which were built to count."""
     physics = Physics(run, CONTROL_DT, window.robot.substeps)
     # The first repetition fills the caches and is not counted.
     counted = [_run_profiled(window, physics) for _ in range(repeats + 1)][1:]
     forward, backward = (torch.stack(cycles).double().median(dim=0).values for cycles in zip(*counted, strict=True))
     substeps = window.robot.window_substeps
     return StageCycles(
-        window.robot.name, device.type.upper(), run.kernels.sizes.worlds_per_block,
+        window.robot.name, run.device.type.upper(), run.kernels.sizes.worlds_per_block,
         _per_substep(forward, substeps), _per_substep(backward, substeps),
     )  # fmt: skip
 
@@ -93,16 +100,18 @@ class KeptMemory:
 
     robot: str
     place: str
-    factor: str
-    """"stored" or "rebuilt"."""
+    beside_state: str
+    """Of what the backward pass would have to compute again."""
     numbers_per_substep: int
     bytes_per_control_step: int
     """Of one world."""
 
 
-def kept_memory(robot: Robot, model: Model, device: torch.device) -> KeptMemory:
+def kept_memory(robot: Robot, model: Model, device: torch.device, worlds: int = PROFILE_WORLDS) -> KeptMemory:
     """Bytes per world, read off the compiled kernels."""
-    run = kernels_in_use(model, device)
-    record = run.kernels.sizes.record
-    size = record * run.dtype.itemsize * robot.substeps
-    return KeptMemory(robot.name, device.type.upper(), "stored" if device.type == "cuda" else "rebuilt", record, size)
+    run = kernels_in_use(model, robot.substeps, device, worlds)
+    kept = [
+        name for name, stored in (("factor", run.variant.store_factor), ("motion", run.variant.store_motion)) if stored
+    ]
+    size = run.kept_bytes(robot.substeps)
+    return KeptMemory(robot.name, device.type.upper(), " and ".join(kept) or "nothing", run.kernels.sizes.record, size)

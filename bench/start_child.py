@@ -18,7 +18,7 @@ def start(file: str, device_name: str) -> tuple[float, float]:
     torch.zeros(1, device=device)
     model = load_model(file)
     imported = time.perf_counter()
-    kernels_in_use(model, device)
+    kernels_in_use(model, 1, device)
     return imported - begin, time.perf_counter() - imported
 
 

@@ -107,7 +107,7 @@ def _fits(robot: Robot, model: Model, worlds: int, device: torch.device) -> bool
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(device)
     # A graph's pool and the stream that warmed it up may each hold a trajectory for a moment.
-    return 2.5 * worlds * CONTROL_STEPS * kept_memory(robot, model, device).bytes_per_control_step < free
+    return 2.5 * worlds * CONTROL_STEPS * kept_memory(robot, model, device, worlds).bytes_per_control_step < free
 
 
 def _measure_mujoco(report: Report, robots: Loaded) -> None:

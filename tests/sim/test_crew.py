@@ -157,8 +157,9 @@ def test_a_process_ends_with_a_crew():
     """Also while another thread has it at work."""
     program = (
         "import threading\nfrom counting_blocks import count_blocks\n"
-        "count_blocks(50, 4)\n"
-        "def work():\n    while True: count_blocks(50, 4, 1000)\n"
+        # No operation of PyTorch in the thread: one that waits for Python's lock at the end takes the process down.
+        "ran = count_blocks(50, 4)\n"
+        "def work():\n    while True: count_blocks(50, 4, 1000, ran)\n"
         "threading.Thread(target=work, daemon=True).start()\n"
         "count_blocks(50, 4)\nprint('done')\n"
     )

@@ -29,7 +29,9 @@ def test_rounds_by_the_room_in_shared_memory(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_cpu_has_one_kind_of_kernels(every_joint: Model) -> None:
     variant, cpu = Variant(torch.float32), torch.device("cpu")
-    assert launcher_for(every_joint, variant, cpu, 10**6) is launcher(every_joint, variant, cpu, (FORWARD, BACKWARD))
+    assert launcher_for(every_joint, variant, cpu, 10**6, 16) is launcher(
+        every_joint, variant, cpu, (FORWARD, BACKWARD)
+    )
 
 
 @pytest.mark.gpu

@@ -100,8 +100,8 @@ class Env:
         return torch.Generator(self.device).manual_seed(seed)
 
     def _make_physics(self, guard: Guard) -> Physics:
-        variant = Variant(self.dtype, per_world_parameters=self.physics_differ, store_factor=self._zero.is_cuda)
-        run = launcher_for(self.task.model, variant, self._zero.device, self.num_worlds)
+        variant = Variant(self.dtype, per_world_parameters=self.physics_differ)
+        run = launcher_for(self.task.model, variant, self._zero.device, self.num_worlds, self.task.substeps)
         return Physics(run, self.task.control_dt, self.task.substeps, guard)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -40,6 +40,10 @@ class Variant:
     """Masses and contact constants come in per world and get gradients."""
     store_factor: bool = False
     """Keep the factorised mass matrix for the backward pass instead of building it again."""
+    store_motion: bool = False
+    """Keep where the bodies are and how they move for the backward pass instead of computing it again."""
+    sums_in_lanes: bool = True
+    """On CUDA lanes add up over the tree together, where every dof has one; without, each for itself."""
     profile: bool = False
     """Count cycles per stage."""
     model_in_shared: bool = True
@@ -99,6 +103,8 @@ def source(layout: Layout, variant: Variant, programs: tuple[Program, ...] = (FO
         f"using Scalar = {C_NAMES[variant.dtype]};\n"
         f"constexpr bool per_world_parameters = {str(variant.per_world_parameters).lower()};\n"
         f"constexpr bool store_factor = {str(variant.store_factor).lower()};\n"
+        f"constexpr bool store_motion = {str(variant.store_motion).lower()};\n"
+        f"constexpr bool sums_in_lanes = {str(variant.sums_in_lanes).lower()};\n"
         f"constexpr bool model_in_shared = {str(variant.model_in_shared).lower()};\n"
     )
     seen: set[str] = set()

@@ -31,7 +31,7 @@ def check_finite(
         bad_q = _by_dof(model, ~state.joint_q.isfinite())
         _refuse_bad_activation(model, state)
         _raise_first(model, (bad_q | bad_qd).unsqueeze(0), before=True)
-    packed, run = prepare(model, state, parameters)
+    packed, run = prepare(model, state, substeps, parameters)
     physics = Physics(run, control_dt, substeps)
     ran = Pass(physics, state.joint_q, state.joint_qd, control, packed, activation=state.activation)
     next_q, next_qd, _ = ran.forward(keep=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +29,11 @@ CUDA_LANES = 32
 BESIDE_A_BLOCK = 2 * 1024
 """Bytes of shared memory that CUDA and Warp take for each block."""
 
+KEPT_WINDOW = 32
+"""Control steps that SHAC takes before it goes back through them."""
+KEPT_SHARE = 1 / 4
+"""Of a GPU's memory, at most so much may such a window keep for its backward pass where less would do."""
+
 WORTH_A_THREAD, WORTH_A_PYTHON_THREAD = 100, 500
 """Dofs times substeps times blocks below which handing work to another thread costs more than it saves: to one of the
 crew, and to one that wakes up in Python."""
@@ -40,6 +46,7 @@ class Launcher:
         self.lanes = CUDA_LANES if device.type == "cuda" else 1
         layout = kernel_layout(model, self.lanes)
         self.device = device
+        self.variant = variant
         self.dtype = variant.dtype
         self.num_dofs = model.num_dofs
         self.kernels: Kernels = compile_kernels(layout, variant, device, self.lanes, programs)
@@ -68,14 +75,27 @@ class Launcher:
         return -(-num_worlds // self._at_once[model_in_shared])
 
     @functools.cached_property
+    def _gpu(self) -> Any:
+        return torch.cuda.get_device_properties(self.device)
+
+    @functools.cached_property
     def _at_once(self) -> dict[bool, int]:
         """Worlds that find room in a GPU's shared memory, with the robot's constants beside each and without."""
-        gpu, sizes = torch.cuda.get_device_properties(self.device), self.kernels.sizes
+        gpu, sizes = self._gpu, self.kernels.sizes
         each = {shared: sizes.workspace + BESIDE_A_BLOCK + (sizes.model if shared else 0) for shared in (True, False)}
         return {
             shared: gpu.multi_processor_count * max(1, gpu.shared_memory_per_multiprocessor // size)
             for shared, size in each.items()
         }
+
+    def kept_bytes(self, substeps: int) -> int:
+        """What a world keeps of a control step for the backward pass."""
+        return substeps * self.kernels.sizes.record * self.dtype.itemsize
+
+    def may_keep(self, num_worlds: int, substeps: int) -> bool:
+        """Whether a window of so many worlds leaves enough of a GPU's memory to others."""
+        memory: int = self._gpu.total_memory
+        return KEPT_WINDOW * num_worlds * self.kept_bytes(substeps) <= KEPT_SHARE * memory
 
     def new_trajectory(self, num_worlds: int, substeps: int) -> Tensor:
         """Memory for what the backward pass needs of every substep."""
@@ -141,12 +161,18 @@ def launcher(
     return found
 
 
-def launcher_for(model: Model, variant: Variant, device: torch.device, num_worlds: int) -> Launcher:
-    """The launcher of a step of so many worlds.
+def launcher_for(model: Model, variant: Variant, device: torch.device, num_worlds: int, substeps: int) -> Launcher:
+    """The launcher of a step of so many worlds, built so that it is fast there.
 
-    A robot's constants are read faster from shared memory, unless the worlds then take more rounds.
+    A GPU reads back sooner what it would have to compute again, as long as there is memory for it. A robot's constants
+    are read faster from shared memory, unless the worlds then take more rounds.
     """
+    if device.type == "cpu":
+        return launcher(model, variant, device)
+    variant = replace(variant, store_factor=True, store_motion=True)
     found = launcher(model, variant, device)
-    if device.type == "cpu" or found.rounds(num_worlds, True) == found.rounds(num_worlds, False):
-        return found
-    return launcher(model, replace(variant, model_in_shared=False), device)
+    if not found.may_keep(num_worlds, substeps):
+        variant = replace(variant, store_motion=False)
+    if found.rounds(num_worlds, True) != found.rounds(num_worlds, False):
+        variant = replace(variant, model_in_shared=False)
+    return launcher(model, variant, device)

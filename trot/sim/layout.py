@@ -36,18 +36,15 @@ def _entry_tables(dofs: Dofs, level: NDArray[np.int32], lanes: int) -> tuple[dic
     num_levels, max_body_dofs = int(level.max()) + 1, int((dofs.body_end - dofs.body_start).max())
     row_stride = -(-(1 + max(len(chain) for chain in dofs.chain)) // 4) * 4  # whole quads (kernels/lane_rows.h)
     cells: list[list[tuple[int, int]]] = [[] for _ in range(num_levels * max_body_dofs)]
-    mass_entry: list[int] = []
     for dof, chain in enumerate(dofs.chain):
         cell = cells[level[dofs.body[dof]] * max_body_dofs + turn[dof]]
         if not rows_in_lanes:
             cell += [(dof, column) for column in range(0, 1 + len(chain), columns_per_entry)]
-        mass_entry += [dof * row_stride + 1 + depth for depth in range(len(chain))]
     entries = np.array([entry for cell in cells for entry in cell], np.int32).reshape(-1, 2)
     turn_start = starts(np.array([len(cell) for cell in cells]))
     max_dofs = [max(turn[level[dofs.body] == k]) + 1 for k in range(num_levels)]
     sizes = {
         "num_entries": len(entries),
-        "num_mass_entries": len(mass_entry),
         "max_body_dofs": max_body_dofs,
         "columns_per_entry": columns_per_entry,
         "rows_in_lanes": int(rows_in_lanes),
@@ -59,7 +56,6 @@ def _entry_tables(dofs: Dofs, level: NDArray[np.int32], lanes: int) -> tuple[dic
         Field("level_entry_start", turn_start[::max_body_dofs].copy(), "entries of a level"),
         Field("turn_entry_start", turn_start, "entries of a level's last dofs, then of the last but one, ..."),
         Field("level_max_dofs", np.array(max_dofs, np.int32), "most dofs of a body in the level"),
-        Field("mass_entry", np.array(mass_entry, np.int32), "where each number of the factor lies"),
     ]
     return sizes, fields
 
@@ -93,6 +89,7 @@ def _tree_fields(model: Model, dofs: Dofs, level: NDArray[np.int32]) -> list[Fie
         Field("joint_q_start", model.joint_q_start, "first coordinate"),
         Field("joint_dof_start", model.joint_dof_start, "first dof"),
         Field("dof_body", dofs.body, "body it moves"),
+        Field("dof_joint", dofs.joint.astype(np.int32), "joint it belongs to"),
         Field("dof_kind", dofs.kind, "TURN, SLIDE, WORLD_SLIDE"),
         Field("dof_q", dofs.q, "its coordinate; -1 for a part of a quaternion"),
         Field("dof_is_simple", dofs.is_simple, "hinge or slide: spring and limits act on one coordinate"),
@@ -106,6 +103,20 @@ def _tree_fields(model: Model, dofs: Dofs, level: NDArray[np.int32]) -> list[Fie
         Field("body_chain_end", chain_start[last_dof] + depth[last_dof] + 1, "past the last of them"),
         Field("chain", np.concatenate(dofs.chain).astype(np.int32), "ancestor dofs, root first, itself last"),
     ]
+
+
+def _longest_line(model: Model, dofs: Dofs) -> int:
+    """Most dofs that kernels/kinematics_lanes.h joins to another: inwards of it in the root, or else outside of that.
+
+    A free joint is placed at once.
+    """
+    free = model.joint_type[dofs.joint] == JointType.FREE
+    root_end = np.array([dofs.body_end[dofs.body[chain[0]]] for chain in dofs.chain])
+    lines = [
+        [inner for inner in chain if (inner < end) == (chain[-1] < end)]
+        for chain, end in zip(dofs.chain, root_end, strict=True)
+    ]
+    return max(0 if is_free else len(line) - 1 for line, is_free in zip(lines, free, strict=True))
 
 
 def _quaternions(model: Model) -> tuple[list[int], list[int], list[int]]:
@@ -210,6 +221,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         "num_bodies": model.num_bodies,
         "num_levels": int(level.max()) + 1,
         "num_depths": max(len(chain) for chain in dofs.chain),
+        "longest_line": _longest_line(model, dofs),
         **entry_sizes,
         "num_quats": len(quat_q),
         "num_ball_springs": len(balls),

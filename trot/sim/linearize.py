@@ -40,7 +40,7 @@ def linearize(
     One forward pass, then one backward launch that runs every row of the Jacobians side by side.
     """
     check_inputs(model, state, control, control_dt, substeps)
-    packed, run = prepare(model, state, parameters)
+    packed, run = prepare(model, state, substeps, parameters)
     physics = Physics(run, control_dt, substeps)
     ran = Pass(physics, state.joint_q, state.joint_qd, control, packed, activation=state.activation)
     ran.forward(keep=True)

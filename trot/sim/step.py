@@ -37,7 +37,7 @@ def step(
     """
     _refuse_transforms()
     check_inputs(model, state, control, control_dt, substeps)
-    packed, run = prepare(model, state, parameters)
+    packed, run = prepare(model, state, substeps, parameters)
     physics = Physics(run, control_dt, substeps)
     next_q, next_qd, next_activation, *_ = _apply(
         physics, state.joint_q, state.joint_qd, state.activation, control, packed, None
@@ -68,14 +68,14 @@ def guarded_step(
     return Guarded(next_q, next_qd, next_activation, sound, all_sound, taken)
 
 
-def prepare(model: Model, state: State, parameters: Parameters | None) -> tuple[Tensor | None, Launcher]:
+def prepare(model: Model, state: State, substeps: int, parameters: Parameters | None) -> tuple[Tensor | None, Launcher]:
     """The parameters as the kernel reads them, and the kernels for this state's precision and device."""
     joint_q = state.joint_q
     if not isinstance(parameters, Parameters | None):
         raise TypeError(f"parameters must be a trot.Parameters, not {type(parameters).__name__}")
     packed = None if parameters is None else parameters.pack(model, state.num_worlds, joint_q)
-    variant = Variant(joint_q.dtype, per_world_parameters=packed is not None, store_factor=joint_q.is_cuda)
-    return packed, launcher_for(model, variant, joint_q.device, state.num_worlds)
+    variant = Variant(joint_q.dtype, per_world_parameters=packed is not None)
+    return packed, launcher_for(model, variant, joint_q.device, state.num_worlds, substeps)
 
 
 @dataclass(frozen=True, eq=False)

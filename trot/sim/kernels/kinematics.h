@@ -3,6 +3,7 @@
 // of any quantity with respect to poses is collected as a Force (pose_bar) and paired with that axis
 // (inverse_dynamics.h).
 #pragma once
+#include "kinematics_lanes.h"
 #include "parameters.h"
 
 // Earlier joints of a body see its origin move away when a later joint acts.
@@ -122,12 +123,17 @@ INLINE void place_inertia(World& world, const Model& model, int body) {
 }
 
 STAGE void kinematics(World& world, const Model& model, int lane) {
-    FOR_LANES(body, num_bodies) place_in_parent(world, model, body);
-    barrier();
-    FOR_LANES(item, 3 * num_bodies) place_row_in_world(world, model, item / 3, item % 3);
-    if (lane == 0) world.origin = world.position_in_parent[0];
-    barrier();
-    FOR_LANES(dof, num_dofs) place_axis(world, model, dof);
+    if (tree_in_lanes) {
+        place_in_lanes(world, model, lane);
+        barrier();
+    } else {
+        FOR_LANES(body, num_bodies) place_in_parent(world, model, body);
+        barrier();
+        FOR_LANES(item, 3 * num_bodies) place_row_in_world(world, model, item / 3, item % 3);
+        if (lane == 0) world.origin = world.position_in_parent[0];
+        barrier();
+        FOR_LANES(dof, num_dofs) place_axis(world, model, dof);
+    }
     FOR_LANES(body, num_bodies) place_inertia(world, model, body);
     barrier();
 }

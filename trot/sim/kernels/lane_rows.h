@@ -4,8 +4,6 @@
 #pragma once
 #include "mass_matrix.h"
 
-// Four numbers that move in one instruction.
-struct alignas(quad_alignment) Quad { Real number[4]; };
 constexpr int row_quads = row_stride / 4;
 
 INLINE Quad* shown_row(World& world, int dof) { return reinterpret_cast<Quad*>(world.mass_matrix + dof * row_stride); }
@@ -27,24 +25,28 @@ INLINE LaneRow lane_row(const World& world, const Model& model, int dof) {
 }
 
 // Depth by depth, the outermost first: rows of that depth are final, and each ancestor's row loses its share of them.
-// The order is known to the compiler, which writes the loops out.
+// The order is known to the compiler, which writes the loops out. Each has a fixed length for that: one
+// whose length depends on an outer one stays a loop, and looks its dofs up.
 INLINE void eliminate_in_lanes(World& world, LaneRow& row, const Model& model, int dof) {
     constexpr DofsByDepth by_depth = dofs_by_depth;
     const int own_depth = model.dof_depth[dof], end = model.dof_subtree_end[dof];
     UNROLL for (int depth = num_depths - 1; depth >= 0; --depth) {
         const int quads = column_of(depth) / 4 + 1;
         if (own_depth == depth) {
-            UNROLL for (int i = 0; i < quads; ++i) shown_row(world, dof)[i] = row.quad[i];
+            UNROLL for (int i = 0; i < row_quads; ++i)
+                if (i < quads) shown_row(world, dof)[i] = row.quad[i];
             world.inverse_diagonal[dof] = reciprocal(row.diagonal);
         }
         barrier();
-        UNROLL for (int k = by_depth.start[depth]; k < by_depth.start[depth + 1]; ++k) {
+        UNROLL for (int k = 0; k < num_dofs; ++k) {
+            if (k < by_depth.start[depth] || k >= by_depth.start[depth + 1]) continue;
             const int outer = by_depth.dof[k];
             // A dof that does not carry the outer one has no column in its row, and nothing written there.
             const bool carries = dof < outer && outer < end;
             const Real coupling = carries ? world.mass_matrix[outer * row_stride + column_of(own_depth)] : zero();
             const Real share = coupling * world.inverse_diagonal[outer];
-            UNROLL for (int i = 0; i < quads; ++i) {
+            UNROLL for (int i = 0; i < row_quads; ++i) {
+                if (i >= quads) continue;
                 const Quad shown = shown_row(world, outer)[i];
                 UNROLL for (int n = 0; n < 4; ++n) row.quad[i].number[n] -= share * shown.number[n];
             }
@@ -65,14 +67,21 @@ STAGE void factorise_in_lanes(World& world, const Model& model, int lane) {
     eliminate_in_lanes(world, row, model, dof);
 }
 
+// Depth by depth again: dofs of one depth do not carry each other, so what they pass inwards travels together.
 STAGE void solve_to_root_in_lanes(World& world, const Model& model, int lane) {
+    constexpr DofsByDepth by_depth = dofs_by_depth;
     const int dof = lane < num_dofs ? lane : num_dofs - 1;
     const int own = column_of(model.dof_depth[dof]), end = model.dof_subtree_end[dof];
     Real x = world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE];
-    UNROLL_SOME for (int pivot = num_dofs - 1; pivot > 0; --pivot) {
-        const Real coupling = world.mass_matrix[pivot * row_stride + own] * world.inverse_diagonal[pivot];
-        const Real outer = from_lane(x, pivot);
-        x -= dof < pivot && pivot < end ? coupling * outer : zero();
+    UNROLL for (int depth = num_depths - 1; depth > 0; --depth) {
+        const Real done = x;  // in the lanes of this depth
+        UNROLL for (int k = 0; k < num_dofs; ++k) {
+            if (k < by_depth.start[depth] || k >= by_depth.start[depth + 1]) continue;
+            const int outer = by_depth.dof[k];
+            const Real coupling = world.mass_matrix[outer * row_stride + own] * world.inverse_diagonal[outer];
+            const Real shown = from_lane(done, outer);
+            x -= dof < outer && outer < end ? coupling * shown : zero();
+        }
     }
     barrier();
     if (lane < num_dofs) world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE] = x;
@@ -87,7 +96,7 @@ STAGE void solve_to_leaves_in_lanes(World& world, const Model& model, int lane, 
     const Real* row = world.mass_matrix + dof * row_stride;
     const Real inverse = world.inverse_diagonal[dof];
     Real x = row[RIGHT_HAND_SIDE] * inverse;
-    UNROLL_SOME for (int inner = 0; inner + 1 < num_depths; ++inner) {
+    UNROLL for (int inner = 0; inner + 1 < num_depths; ++inner) {
         const bool has = inner < depth;
         const Real coupling = has ? row[column_of(inner)] * inverse : zero();
         x -= coupling * from_lane(x, has ? chain[inner] : dof);

@@ -38,42 +38,57 @@ INLINE Real gather(const Scalar* table, Real index) {
 #endif
 }
 
-// What the backward pass needs of a substep: the state before it, its acceleration, and where it pays, the factor.
-constexpr int RECORD_ACTS = sizeof(Substep) / sizeof(Real);
-constexpr int RECORD_FACTOR = RECORD_ACTS + num_acts;
-constexpr int RECORD_DIAGONAL = RECORD_FACTOR + num_mass_entries;
-constexpr int record_size = store_factor ? RECORD_DIAGONAL + num_dofs : RECORD_FACTOR;
+// A record is what the backward pass needs of a substep: the parts of World that are kept, one after the other. On CUDA
+// each part is a whole number of quads, with which its struct ends.
+constexpr int in_record(int count) { return LANES > 1 ? (count + 3) / 4 * 4 : count; }
+constexpr int RECORD_FACTOR = in_record(num_q + 2 * num_dofs + num_acts);
+constexpr int RECORD_MOTIONS = RECORD_FACTOR + (store_factor ? in_record(num_dofs * (row_stride + 1)) : 0);
+constexpr int record_size = RECORD_MOTIONS + (store_motion ? in_record(sizeof(BodyMotions) / sizeof(Real)) : 0);
 
 // Where a number of the record lives.
-INLINE Real* recorded(World& world, const Model& model, int k) {
-    if (k < RECORD_ACTS) return numbers(static_cast<Substep*>(&world)) + k;
-    if (k < RECORD_FACTOR) return world.act + (k - RECORD_ACTS);
-    if (k < RECORD_DIAGONAL) return world.mass_matrix + model.mass_entry[k - RECORD_FACTOR];
-    return world.inverse_diagonal + (k - RECORD_DIAGONAL);
+INLINE Real* recorded(World& world, int k) {
+    if (k < RECORD_FACTOR) return numbers(static_cast<Substep*>(&world)) + k;
+    if (k < RECORD_MOTIONS) return numbers(static_cast<Factor*>(&world)) + (k - RECORD_FACTOR);
+    return numbers(static_cast<BodyMotions*>(&world)) + (k - RECORD_MOTIONS);
 }
 
-INLINE void save_substep(World& world, const Model& model, int lane, Real* record) {
-    FOR_LANES(k, record_size) record[k] = *recorded(world, model, k);
+// On CUDA a record moves in quads, every LANES-th by one lane. As many as a lane has registers for are read before any
+// is written, so that they travel together.
+template <typename From, typename To>
+INLINE void move_quads(int lane, From from, To to) {
+    constexpr int count = record_size / 4, rounds = (count + LANES - 1) / LANES, at_once = 16;
+    UNROLL for (int first = 0; first < rounds; first += at_once) {
+        Quad quad[at_once];
+        UNROLL for (int i = 0; i < at_once; ++i) {
+            const int k = (first + i) * LANES + lane;
+            if (first + i < rounds && k < count) quad[i] = *reinterpret_cast<const Quad*>(from(4 * k));
+        }
+        UNROLL for (int i = 0; i < at_once; ++i) {
+            const int k = (first + i) * LANES + lane;
+            if (first + i < rounds && k < count) *reinterpret_cast<Quad*>(to(4 * k)) = quad[i];
+        }
+    }
     barrier();
+}
+
+INLINE void save_substep(World& world, int lane, Real* record) {
+    if (LANES == 1) {
+        for (int k = 0; k < record_size; ++k) record[k] = *recorded(world, k);
+    } else {
+        move_quads(lane, [&](int k) { return recorded(world, k); }, [&](int k) { return record + k; });
+    }
+}
+
+INLINE void restore_substep(World& world, int lane, const Real* record) {
+    if (LANES == 1) {
+        for (int k = 0; k < record_size; ++k) *recorded(world, k) = record[k];
+    } else {
+        move_quads(lane, [&](int k) { return record + k; }, [&](int k) { return recorded(world, k); });
+    }
 }
 
 // On CUDA, ask for a record while another is worked on.
 INLINE void prefetch_substep(const Real* record, int lane) {
     constexpr int line = 128 / sizeof(Scalar);
     FOR_LANES(k, (record_size + line - 1) / line) prefetch(record + k * line);
-}
-
-INLINE void restore_substep(World& world, const Model& model, int lane, const Real* record) {
-    if (LANES == 1) {
-        for (int k = 0; k < record_size; ++k) *recorded(world, model, k) = record[k];
-        return;
-    }
-    // All loads first, so that they travel together.
-    constexpr int rounds = (record_size + LANES - 1) / LANES;
-    Real number[rounds];
-    UNROLL for (int i = 0; i < rounds; ++i)
-        if (i * LANES + lane < record_size) number[i] = record[i * LANES + lane];
-    UNROLL for (int i = 0; i < rounds; ++i)
-        if (i * LANES + lane < record_size) *recorded(world, model, i * LANES + lane) = number[i];
-    barrier();
 }

@@ -18,7 +18,7 @@ INLINE void substep(World& world, const Model& model, int lane, Scalar substep_d
     joint_forces(world, model, lane);                        lap(clock, JOINT_FORCES);
     build_and_factorise(world, model, lane);                 lap(clock, FACTORISE);
     finish_solve(world, model, lane, world.joint_qdd);       lap(clock, SOLVE);
-    if (record) save_substep(world, model, lane, record);    lap(clock, SAVE);
+    if (record) save_substep(world, lane, record);           lap(clock, SAVE);
     if (num_acts > 0) advance_acts(world, model, lane, substep_dt);
     integrate(world, model, lane, substep_dt);               lap(clock, INTEGRATE);
 }
@@ -27,14 +27,14 @@ INLINE void substep(World& world, const Model& model, int lane, Scalar substep_d
 // joint_force_bar = lambda, and one reverse sweep of inverse dynamics with joint_qdd held fixed.
 INLINE void substep_adjoint(World& world, Adjoint& adjoint, const Model& model, int lane, Scalar substep_dt,
                             const Real* record, Clock& clock) {
-    restore_substep(world, model, lane, record);             lap(clock, RESTORE);
+    restore_substep(world, lane, record);                    lap(clock, RESTORE);
     if (num_acts > 0) advance_acts_adjoint(world, adjoint, model, lane, substep_dt);
     integrate_adjoint(world, adjoint, model, lane, substep_dt); lap(clock, INTEGRATE_ADJOINT);
-    kinematics(world, model, lane);                          lap(clock, KINEMATICS_AGAIN);
+    if (!store_motion) kinematics(world, model, lane);       lap(clock, KINEMATICS_AGAIN);
     if (store_factor) begin_solve(world, model, lane);
     else build_and_factorise(world, model, lane);            lap(clock, FACTOR_AGAIN);
     finish_solve(world, model, lane, adjoint.lambda);        lap(clock, SOLVE_LAMBDA);
-    velocities(world, model, lane);
+    if (!store_motion) velocities(world, model, lane);
     accelerations<true>(world, model, lane);
     lambda_motions(world, adjoint, model, lane);             lap(clock, VELOCITIES_AGAIN);
     body_forces_adjoint(world, adjoint, model, lane);        lap(clock, BODY_FORCES_ADJOINT);

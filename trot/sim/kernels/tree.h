@@ -1,12 +1,17 @@
 // Two ways over the tree of bodies: sums from the roots outwards, and sums over subtrees. Each number has one owner.
 // One lane walks the tree, parents before children or the other way round, and builds on what it has just done. Many
-// lanes would wait for each other at every level, so there each adds up its own line of dofs, or its own subtree.
+// lanes would wait for each other at every level: with a lane for every dof they double what they have summed instead
+// (tree_lanes.h), and with fewer each adds up its own line of dofs, or its own subtree.
 #pragma once
-#include "world.h"
+#include "tree_lanes.h"
 
 // result[body] = start + term(dof) of every dof that moves the body, root first.
 template <typename Term>
 INLINE void root_to_leaves(const Model& model, int lane, Motion* result, const Motion& start, Term term) {
+    if (tree_in_lanes) {
+        root_to_leaves_in_lanes(model, lane, result, start, term);
+        return;
+    }
     FOR_LANES(body, num_bodies) {
         const int parent = model.body_parent[body];
         Motion sum = LANES == 1 && parent >= 0 ? result[parent] : start;
@@ -23,6 +28,11 @@ INLINE void root_to_leaves(const Model& model, int lane, Motion* result, const M
 // bodies and the dofs of a subtree are ranges.
 template <int WIDTH>
 INLINE void leaves_to_root(const Model& model, int lane, Real* of_body, const Real* of_dof = nullptr) {
+    if (tree_in_lanes) {
+        if (of_dof) leaves_to_root_in_lanes<WIDTH, num_dofs>(model, lane, of_body, of_dof);
+        else leaves_to_root_in_lanes<WIDTH, num_bodies>(model, lane, of_body, of_dof);
+        return;
+    }
     if (LANES == 1) {
         for (int body = num_bodies - 1; body >= 0; --body) {
             Real sum[WIDTH];

@@ -9,26 +9,30 @@ constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
 // parameters.h reads them.
 constexpr int parameter_slots = per_world_parameters ? num_parameters : 1;
 
-// Rows of the mass matrix move four numbers at a time on CUDA.
-constexpr int quad_alignment = LANES > 1 ? 16 : alignof(Real);
+// Whether every dof has a lane of its own that goes over the tree with the others (tree_lanes.h, kinematics_lanes.h).
+constexpr bool tree_in_lanes = rows_in_lanes && sums_in_lanes;
 
-// Kept of every substep for the backward pass (memory.h).
-struct Substep {
+// On CUDA rows of the mass matrix, and what is kept of a substep, move four numbers at a time.
+constexpr int quad_alignment = LANES > 1 ? 16 : alignof(Real);
+struct alignas(quad_alignment) Quad { Real number[4]; };
+
+// Kept of every substep for the backward pass (memory.h): the state before it and its acceleration ...
+struct alignas(quad_alignment) Substep {
     Real joint_q[num_q];
     Real joint_qd[num_dofs];
     Real joint_qdd[num_dofs];
+    Real act[at_least_one(num_acts)];  // activations that are states
 };
 
-struct World : Substep {
-    Real act[at_least_one(num_acts)];  // activations that are states; kept of every substep too
+// ... with store_factor what mass_matrix.h makes of the mass matrix ...
+struct alignas(quad_alignment) Factor {
+    Real mass_matrix[num_dofs * row_stride];  // with the right-hand side; then its factor
+    Real inverse_diagonal[num_dofs];
+};
 
-    // Inputs
-    Real control[at_least_one(num_controls)];  // clamped to its range
-    Real parameter[parameter_slots];
-
+// ... and with store_motion where the bodies are and how they move.
+struct alignas(quad_alignment) BodyMotions {
     // kinematics.h
-    Mat3 rotation_in_parent[num_bodies];
-    Vec3 position_in_parent[num_bodies];
     Vec3 origin;
     Mat3 body_rotation[num_bodies];
     Vec3 body_position[num_bodies];
@@ -38,6 +42,18 @@ struct World : Substep {
     // velocity.h
     Motion body_velocity[num_bodies];
     Motion joint_axis_rate[num_dofs];
+};
+
+struct World : Substep, Factor, BodyMotions {
+    // Inputs
+    Real control[at_least_one(num_controls)];  // clamped to its range
+    Real parameter[parameter_slots];
+
+    // kinematics.h
+    Mat3 rotation_in_parent[tree_in_lanes ? 1 : num_bodies];
+    Vec3 position_in_parent[tree_in_lanes ? 1 : num_bodies];
+
+    // velocity.h
     Motion body_acceleration[num_bodies];  // gravity included as an upward acceleration of the ground
 
     // body_force.h, muscle.h
@@ -59,8 +75,6 @@ struct World : Substep {
     // mass_matrix.h
     Inertia composite_inertia[num_bodies];
     Force composite_force[rows_in_lanes ? 1 : num_dofs];
-    alignas(quad_alignment) Real mass_matrix[num_dofs * row_stride];  // with the right-hand side; then its factor
-    Real inverse_diagonal[num_dofs];
 
     // servo.h, tie.h: generalised forces on the dof of each drive and strand
     Real drive_force[at_least_one(num_drives)];
