@@ -92,7 +92,7 @@ def _hand_over(way: Way) -> tuple[float, float]:
     model = load_model(HOPPER.file)
     state = model.default_state(BLOCK * way.threads)
     control = torch.zeros(state.num_worlds, model.num_controls)
-    physics = Physics(prepare(model, state, None, 1)[1], 0.001, 1)
+    physics = Physics(prepare(model, state, 1, None)[1], 0.001, 1)
 
     def steps(count: int, pause: float) -> float:
         times = []
