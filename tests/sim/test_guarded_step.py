@@ -47,7 +47,7 @@ def moved(model: trot.Model, inputs: dict[str, torch.Tensor], guarded: bool, sha
     friction = inputs["friction"]
     parameters = Parameters(friction=friction[0] if shared else friction)
     if guarded:
-        packed, run = prepare(model, state, parameters)
+        packed, run = prepare(model, state, SUBSTEPS, parameters)
         nominal = model.default_state(1, dtype=torch.float64).joint_q
         physics = Physics(run, DT, SUBSTEPS, Guard(nominal, torch.zeros((), dtype=torch.float64)))
         joint_q, joint_qd, _, sound, *_ = guarded_step(

@@ -33,7 +33,7 @@ def asked(settings, task, folder):
 
 def test_deterministic_differs_in_the_policy_alone(tmp_path):
     found = asked(DeterministicSettings(**CPU), "ant", tmp_path)
-    assert found["stochastic"] == replace(SHAC.resolve("ant"), iterations=7)
+    assert found["stochastic"] == replace(SHAC.resolve("ant", "paper"), iterations=7)
     assert found["deterministic"] == replace(found["stochastic"], policy="deterministic")
 
 
