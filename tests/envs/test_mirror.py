@@ -11,6 +11,7 @@ from trot.envs.env import Env
 from trot.envs.mirror import Mirror, find_mirror, mirror_matrix
 from trot.envs.registry import make_env
 from trot.envs.tasks.ant import Ant
+from trot.envs.tasks.quadruped import Quadruped
 from trot.envs.torso import torso_observation
 
 # Legs 1 and 4 are in front, 2 and 3 behind; 1 and 2 on the left. Hips turn about the vertical, so the other way round
@@ -112,7 +113,6 @@ def test_finding_it_leaves_the_environment_alone():
     [
         ("hopper", "its first joint is not free"),
         ("muscle_humanoid", "only hinges and slides are known, not 'femur_r'"),
-        ("quadruped", "it remembers something"),
     ],
 )
 def test_what_has_none_is_refused_by_name(task, reason):
@@ -141,7 +141,7 @@ def lopsided(tmp_path, old, new):
         ('<body name="leg_1" pos="0.2 0.2 0">', '<body name="leg_1" pos="0.25 0.2 0">',
          "the joint 'hip_1' has no partner on the other side"),
         ('name="foot_2" fromto="0 0 0 -0.4 0.4 0"', 'name="foot_2" fromto="0 0 0 -0.4 0.4 0" size="0.09"',
-         "no action does on the other side what that of 'hip_2' does"),
+         "no action does on the other side what that of 'ankle_2' does"),
     ],
 )  # fmt: skip
 def test_a_lopsided_robot(tmp_path, old, new, reason):
@@ -157,6 +157,20 @@ class PaidToDriftLeft(Ant):
 class FallsToTheLeft(Ant):
     def fallen(self, measured):
         return measured.velocity[:, 1:2] > 0
+
+
+class SeesLittle(Ant):
+    """The same, a thousand times smaller."""
+
+    def observation(self, measured, previous_action):
+        return {name: 1e-3 * part for name, part in super().observation(measured, previous_action).items()}
+
+    def observation_entries(self):
+        return {}
+
+
+def test_the_size_of_what_is_seen_does_not_matter(ant):
+    assert find_mirror(Env(SeesLittle(), 1)) == ant
 
 
 class SeesOneSide(Ant):
@@ -176,6 +190,48 @@ class SeesOneSide(Ant):
     ],
 )
 def test_a_lopsided_task(kind, reason):
+    with pytest.raises(ValueError, match=reason):
+        find_mirror(Env(kind(), 1))
+
+
+def test_a_commanded_quadruped_by_hand():
+    env = make_env("quadruped", num_worlds=1)
+    found, names = find_mirror(env), env.task.model.actuator_name
+    # Hip, thigh and calf of each leg. Hips turn about x.
+    assert [name[:2] for name in names[::3]] == ["FL", "FR", "RL", "RR"]
+    legs = (-4, 5, 6, -1, 2, 3, -10, 11, 12, -7, 8, 9)
+    assert found.action == legs
+    # Height; velocity, turning and gravity in the trunk's axes; the command. The clock stands half a stride later.
+    front = (1, 2, -3, 4, -5, 6, -7, 8, -9, 10, 11, -12, -13)
+    assert found.observation == (*front, *behind(13, legs), *behind(25, legs), *behind(37, legs), -50, -51)
+
+
+class Forgetful(Quadruped):
+    def mirrored_memory(self, memory, mirrored_action):
+        return None
+
+
+class HalfForgetful(Quadruped):
+    def mirrored_memory(self, memory, mirrored_action):
+        return {"commands": memory["commands"]}
+
+
+class Contrary(Quadruped):
+    """Commands to the left stay what they are."""
+
+    def mirrored_memory(self, memory, mirrored_action):
+        return {**super().mirrored_memory(memory, mirrored_action), "commands": memory["commands"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (Forgetful, r"it has a memory, and no mirrored_memory\(\)"),
+        (HalfForgetful, r"mirrored_memory\(\) must give commands, elapsed, last_action, and gives commands\."),
+        (Contrary, "mirrored worlds do not earn as mirror images"),
+    ],
+)
+def test_a_memory_without_its_mirror_image(kind, reason):
     with pytest.raises(ValueError, match=reason):
         find_mirror(Env(kind(), 1))
 

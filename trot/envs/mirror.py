@@ -18,6 +18,7 @@ from torch import Tensor
 from trot.envs.constants import constant
 from trot.envs.env import Env
 from trot.envs.rotation import multiply, rotate_back
+from trot.envs.situation import Situation, as_columns
 from trot.envs.task import Task
 from trot.sim.model import JointType
 from trot.sim.pose import Pose
@@ -27,8 +28,11 @@ SAMPLES = 64
 """Random states that are tried together with their mirror images."""
 SAME_PLACE = 1e-4
 """m between a joint and the mirror image of its partner."""
-CLOSE = 2e-3
-"""Largest difference between mirror images, as a share of the column's own size: float32 through a control step."""
+CLOSE = 0.1
+"""Largest difference between mirror images, as a share of the column's size: measured robots are not quite the same on
+both sides."""
+TINY = 1e-6
+"""What counts as nothing."""
 PUSH = 0.5
 """The action that is tried alone."""
 
@@ -61,8 +65,6 @@ def _mirror_matrix(places: tuple[int, ...], dtype: torch.dtype, device: torch.de
 def find_mirror(env: Env) -> Mirror:
     """For the environment's task. ValueError names what is not its own mirror image."""
     task, like = env.task, torch.zeros((), dtype=env.dtype, device=env.device)
-    if task.draw_memory(1, None, like):
-        raise _refused(task, "it remembers something, and what that becomes in a mirror is not known")
     states = _MirroredStates(task, task.start.draw(task.model, 1, None, like))
     action = _actions(env, states)
     return Mirror(_try_all(env, states, action), action)
@@ -154,7 +156,7 @@ def _actions(env: Env, states: _MirroredStates) -> tuple[int, ...]:
     places = []
     for action in range(count):
         other = int(distances[action].argmin())
-        if not distances[action, other] <= 10 * CLOSE * sizes[action]:
+        if not distances[action, other] <= CLOSE * sizes[action]:
             name = env.task.model.actuator_name[action]
             raise _refused(env.task, f"no action does on the other side what that of '{name}' does")
         places.append(other + 1 if other < count else -(other - count + 1))
@@ -177,25 +179,35 @@ def _try_all(env: Env, states: _MirroredStates, action: tuple[int, ...]) -> tupl
         for _ in range(2)
     )
     mirrored = mirror_matrix(action, acted)
-    joined = State(
+    joined = Situation(
         torch.cat([here.joint_q, there.joint_q]),
         torch.cat([here.joint_qd, there.joint_qd]),
+        _memory_of_both(task, mirrored, generator, acted),
         activation=None if here.activation is None else torch.cat([here.activation] * 2),
     )
-    seen = trial.place(joined, torch.cat([before, before @ mirrored]))
-    observation = _observation(env, *seen.chunk(2))
+    before_it = trial.place(joined, torch.cat([before, before @ mirrored]))
     _, reward, terminated, _, info = trial.step(torch.cat([acted, acted @ mirrored]))
-    matrix = mirror_matrix(observation, acted)
-    straight, image = info["final_obs"].chunk(2)
-    pairs = {
-        "move": (straight @ matrix, image),
-        "earn": reward.unsqueeze(1).chunk(2),
-        "fall": terminated.to(env.dtype).unsqueeze(1).chunk(2),
-    }
+    # Both, as what is the same in all of them at first, such as a clock, need not be so later.
+    seen, image = (torch.cat(part) for part in zip(before_it.chunk(2), info["final_obs"].chunk(2), strict=True))
+    pairs = {"earn": reward.unsqueeze(1).chunk(2), "fall": terminated.to(env.dtype).unsqueeze(1).chunk(2)}
+    observation = _observation(env, seen, image)
     for what, (first, second) in pairs.items():
         if not _apart(first, second).max() <= CLOSE:
             raise _refused(task, f"mirrored worlds do not {what} as mirror images")
     return observation
+
+
+def _memory_of_both(
+    task: Task[Any], mirrored: Tensor, generator: torch.Generator, like: Tensor
+) -> dict[str, Tensor]:  # fmt: skip
+    """What worlds remember, and their mirror images."""
+    here = as_columns(task.draw_memory(SAMPLES, generator, like))
+    there = task.mirrored_memory(here, lambda action: action @ mirrored) if here else {}
+    if there is None:
+        raise _refused(task, "it has a memory, and no mirrored_memory() that says what this becomes")
+    if there.keys() != here.keys():
+        raise _refused(task, f"its mirrored_memory() must give {', '.join(here)}, and gives {', '.join(there)}")
+    return {name: torch.cat([part, there[name]]) for name, part in here.items()}
 
 
 def _observation(env: Env, seen: Tensor, image: Tensor) -> tuple[int, ...]:
@@ -203,9 +215,9 @@ def _observation(env: Env, seen: Tensor, image: Tensor) -> tuple[int, ...]:
     places = []
     for column in range(seen.shape[1]):
         same, opposite = (_apart(sign * seen, image[:, column : column + 1]) for sign in (1, -1))
-        # Itself where that will do, as for an entry that never changes.
-        same[column] -= CLOSE / 2
-        best = int(torch.minimum(same, opposite).argmin())
+        nearest = torch.minimum(same, opposite)
+        # Itself where others are as near, as for an entry that never changes.
+        best = column if same[column] <= nearest.min() + TINY else int(nearest.argmin())
         if not min(same[best], opposite[best]) <= CLOSE:
             raise _refused(env.task, f"entry {column} of its observation{_part(env, column)} becomes none in a mirror")
         places.append(best + 1 if same[best] <= opposite[best] else -(best + 1))
@@ -220,7 +232,7 @@ def _part(env: Env, column: int) -> str:
 
 
 def _apart(first: Tensor, second: Tensor) -> Tensor:
-    """(columns,) the largest difference, as a share of the largest number, or of 1 where all are small."""
-    size = second.abs().amax(dim=0).clamp(min=1)
+    """(columns,) the largest difference, as a share of the largest number."""
+    size = second.abs().amax(dim=0).clamp(min=TINY)
     found: Tensor = (first - second).abs().amax(dim=0) / size
     return found

@@ -6,7 +6,7 @@ import copy
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -120,6 +120,16 @@ class Task(ABC, Generic[Measured]):
         `measured`, like the reward, knows the memory that the step began with; the next observation knows this one.
         """
         return {}
+
+    def mirrored_memory(
+        self, memory: Mapping[str, Tensor], mirrored_action: Callable[[Tensor], Tensor]
+    ) -> dict[str, Tensor] | None:
+        """What a world's mirror image remembers, for symmetric policies (--symmetric): all parts, as columns.
+
+        A command to the left becomes one to the right, and where legs take turns by a clock, it stands half a stride
+        later; `mirrored_action` mirrors actions that are remembered. None: not known.
+        """
+        return None
 
     def commanded(self, values: Tensor) -> dict[str, Tensor]:
         """The parts of the memory by which these values, (worlds, len(commands)), hold until the episode ends."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -123,6 +123,16 @@ class Quadruped(Task[Measurement]):
             "commands": torch.where(share[..., 3:] < STANDING, 0.0, commands).flatten(1),
             "elapsed": like.new_zeros(count, 1),
             "last_action": like.new_zeros(count, self.num_actions),
+        }
+
+    def mirrored_memory(
+        self, memory: Mapping[str, Tensor], mirrored_action: Callable[[Tensor], Tensor]
+    ) -> dict[str, Tensor]:
+        commands = memory["commands"].view(-1, COMMANDS, 3)
+        return {
+            "commands": (commands * constant((1.0, -1.0, -1.0), commands)).flatten(1),
+            "elapsed": memory["elapsed"] + 0.5 / STRIDES,
+            "last_action": mirrored_action(memory["last_action"]),
         }
 
     def commanded(self, values: Tensor) -> dict[str, Tensor]:
