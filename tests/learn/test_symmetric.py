@@ -93,9 +93,11 @@ def test_exported_it_acts_the_same(tmp_path, kind):
         torch.testing.assert_close(torch.from_numpy(action), agent(observation).detach(), rtol=0, atol=1e-6)
 
 
-def test_learning_keeps_it_so_and_gradients_reach_all_weights():
-    algorithm = find_algorithm("shac")
-    settings = replace(algorithm.resolve("ant"), **SMALL, symmetric=True)
+@pytest.mark.parametrize("algo", ["shac", "shac-no-critic", "bptt", "sapo", "rpo", "ahac", "shac-mixed"])
+def test_learning_keeps_it_so_and_gradients_reach_all_weights(algo):
+    algorithm = find_algorithm(algo)
+    own = {"shortest_horizon": 2} if algo == "ahac" else {}
+    settings = replace(algorithm.resolve("ant"), **SMALL, **own, symmetric=True)
     env = trot.make_env("ant", num_worlds=settings.num_worlds, dtype=torch.float64)
     learner = algorithm.learner(env, settings, 0)
     before = [parameter.detach().clone() for parameter in learner.policy.parameters()]
