@@ -129,6 +129,8 @@ BETTER: dict[str, dict[str, Any]] = {
     "hopper": {"gamma": 0.995},
     # Left and right alike, one candidate of four finds the fastest gait known; else none of hundreds did.
     "ant": {"symmetric": True},
+    # With 128 worlds half the error, here and in MuJoCo, and no seed that lags behind.
+    "quadruped": {"symmetric": True},
     # A critic that follows sooner: 7000 in half the time, and more in the end.
     "humanoid": {"critic_lr": 2e-3, "target_keep": 0.2},
 }
