@@ -23,6 +23,7 @@ import warp as wp
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from trot.learn.members import by_members
 from trot.learn.networks import MemberLayerNorm, MemberLinear, Policy
 from trot.learn.parameter_places import KnownPlaces, addresses, member_strides
 from trot.sim.arguments import Argument, ArgumentGroup
@@ -302,12 +303,7 @@ class FrozenNetwork:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """(..., width) to (..., outputs); with members (members, rows, width), or (rows, width) for all of them."""
-        if self.members is None:
-            rows = inputs.reshape(1, -1, inputs.shape[-1])
-        else:
-            rows = inputs.expand(self.members, -1, -1) if inputs.dim() == 2 else inputs
-        outputs: Tensor = _Frozen.apply(self, rows, None, None)  # type: ignore[no-untyped-call]
-        return outputs.view(*inputs.shape[:-1], outputs.shape[-1]) if self.members is None else outputs
+        return by_members(lambda rows: _Frozen.apply(self, rows, None, None), self.members, inputs)  # type: ignore[no-untyped-call]
 
     def act(self, observations: Tensor, noise: Tensor, around: Surroundings) -> Tensor:
         """The tanh of a sample around the outputs, of inputs normalised first: (rows, width) to (rows, outputs).

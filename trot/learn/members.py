@@ -26,6 +26,17 @@ def in_rows(network: Callable[..., Tensor], members: int | None, *inputs: Tensor
     return output.view(inputs[0].shape[:-1] + output.shape[2:])
 
 
+def by_members(function: Callable[[Tensor], Tensor], members: int | None, inputs: Tensor) -> Tensor:
+    """What a function of (members, rows, width) makes of (..., width), which without members are all one member's rows.
+
+    With members, inputs of two axes are rows for all of them.
+    """
+    if members is not None:
+        return function(inputs.expand(members, -1, -1) if inputs.dim() == 2 else inputs)
+    output = function(inputs.reshape(1, -1, inputs.shape[-1]))
+    return output.view(*inputs.shape[:-1], output.shape[-1])
+
+
 def side_by_side(tensors: Iterable[Tensor]) -> Tensor:
     """(members, all numbers of each)."""
     return torch.cat([tensor.flatten(1) for tensor in tensors], dim=1)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from trot.learn.critic_fit import SHAPE, PerceptronShape, perceptron_source
+from trot.learn.members import by_members
 from trot.learn.parameter_places import addresses, member_strides
 from trot.sim.arguments import Argument, ArgumentGroup
 from trot.sim.blocks import SharedBlocks
@@ -106,12 +107,7 @@ class SharedNetwork:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """(..., width) to (..., outputs); with members (members, rows, width), or (rows, width) for all of them."""
-        if self.members is None:
-            rows = inputs.reshape(1, -1, inputs.shape[-1])
-        else:
-            rows = inputs.expand(self.members, -1, -1) if inputs.dim() == 2 else inputs
-        outputs: Tensor = _SharedRows.apply(self, rows)  # type: ignore[no-untyped-call]
-        return outputs.view(*inputs.shape[:-1], outputs.shape[-1]) if self.members is None else outputs
+        return by_members(lambda rows: _SharedRows.apply(self, rows), self.members, inputs)  # type: ignore[no-untyped-call]
 
     def run(self, program: str, member_rows: int, tensors: Mapping[str, Tensor]) -> None:
         """One of PROGRAMS on all rows."""
