@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from trot.envs.env import Env
-from trot.envs.mirror import Mirror, find_mirror, mirror_matrix
+from trot.envs.mirror import Mirror, MirroredStates, find_mirror, mirror_matrix, on_the_other_side
 from trot.envs.registry import make_env
+from trot.envs.start import Start
 from trot.envs.tasks.ant import Ant
 from trot.envs.tasks.quadruped import Quadruped
 from trot.envs.torso import torso_observation
+from trot.sim.state import State
 
 # Legs 1 and 4 are in front, 2 and 3 behind; 1 and 2 on the left. Hips turn about the vertical, so the other way round
 # in a mirror; an ankle's axis becomes its partner's.
@@ -112,12 +114,114 @@ def test_finding_it_leaves_the_environment_alone():
     ("task", "reason"),
     [
         ("hopper", "its first joint is not free"),
-        ("muscle_humanoid", "only hinges and slides are known, not 'femur_r'"),
+        ("cartpole", "its first joint is not free"),
     ],
 )
 def test_what_has_none_is_refused_by_name(task, reason):
     with pytest.raises(ValueError, match=f"the task '{task}' has no mirror image: .*{reason}.*without --symmetric"):
         find_mirror(make_env(task, num_worlds=1))
+
+
+def test_a_muscle_on_the_right_is_its_namesake_on_the_left():
+    # Toes are not alike on both sides of this robot: of their 24 muscles the names tell.
+    env = make_env("muscle_humanoid", num_worlds=1)
+    names, found = env.task.model.actuator_name, find_mirror(env)
+    other = {"l": "r", "r": "l"}
+    assert [names[place - 1] for place in found.action] == [other[name[0]] + name[1:] for name in names]
+    # Hips and ankles are quaternions in the pelvis' axes at the start, of which x is to the left, y up, z ahead: a turn
+    # about x stays, others go the other way round.
+    assert found.observation[11:15] == (23, 24, -25, -26)
+    assert found.observation[33:36] == (43, -44, -45)
+
+
+def test_toes_do_not_stand_for_the_whole_robot(monkeypatch):
+    monkeypatch.setattr("trot.envs.mirror.FEW", 0.1)
+    with pytest.raises(ValueError, match="no action does on the other side what that of 'l_extensor_digitorum_longus'"):
+        find_mirror(make_env("muscle_humanoid", num_worlds=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("left_knee", "right_knee"), ("knee_R", "knee_L"), ("Right hip", "Left hip"), ("l_toe", "r_toe"),
+     ("ankle_1", None), ("tool", None), ("l_to_r", None)],
+)  # fmt: skip
+def test_names_of_the_other_side(name, other):
+    assert on_the_other_side(name) == other
+
+
+ARMS = """
+<mujoco>
+  <worldbody>
+    <body name="trunk" pos="0 0 1">
+      <freejoint name="root"/>
+      <geom type="box" size="0.2 0.1 0.3"/>
+      <body name="left" pos="0.05 0.2 0.1" quat="0.8 0.1 -0.5 0.2">
+        <joint name="left" type="ball"/>
+        <geom type="capsule" fromto="0 0 0 0.3 0.1 0" size="0.04"/>
+        <body name="left_hand" pos="0.3 0.1 0"><joint name="left_wrist" axis="1 2 3"/><geom size="0.05"/></body>
+      </body>
+      <body name="right" pos="0.05 -0.2 0.1" quat="-0.3 0.9 0.2 0.4">
+        <joint name="right" type="ball"/>
+        <geom type="capsule" fromto="RIGHT" size="0.04"/>
+        <body name="right_hand" pos="HAND"><joint name="right_wrist" axis="AXIS"/><geom size="0.05"/></body>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+"""Two arms whose frames are turned in unlike ways. Places on the right are worked out from those on the left."""
+
+
+def rotation(quaternion):
+    found = np.zeros(9)
+    mujoco.mju_quat2Mat(found, np.array(quaternion) / np.linalg.norm(quaternion))
+    return found.reshape(3, 3)
+
+
+def test_mujoco_places_and_moves_ball_joints_as_mirror_images(tmp_path):
+    left, right = rotation([0.8, 0.1, -0.5, 0.2]), rotation([-0.3, 0.9, 0.2, 0.4])
+    across = right.T @ np.diag([1, -1, 1]) @ left
+    hand, axis = across @ [0.3, 0.1, 0], across @ [1, 2, 3]
+    told = {name: " ".join(map(repr, map(float, place))) for name, place in (("HAND", hand), ("AXIS", axis))}
+    path = tmp_path / "arms.xml"
+    path.write_text(ARMS.replace("RIGHT", "0 0 0 HAND").replace("HAND", told["HAND"]).replace("AXIS", told["AXIS"]))
+
+    class Arms(Ant):
+        robot = path
+        start = Start()
+
+    task, random = Arms(), np.random.default_rng(0)
+    model, like = task.model.source, torch.zeros((), dtype=torch.float64)
+    here, there = mujoco.MjData(model), mujoco.MjData(model)
+    here.qpos[:] += random.normal(size=model.nq)
+    mujoco.mj_normalizeQuat(model, here.qpos)
+    here.qvel[:] = random.normal(size=model.nv)
+    image = MirroredStates(task, like).of(State(torch.from_numpy(here.qpos)[None], torch.from_numpy(here.qvel)[None]))
+    there.qpos[:], there.qvel[:] = image.joint_q[0], image.joint_qd[0]
+    names = ("trunk", "left", "left_hand", "right", "right_hand")
+    for _ in range(20):
+        for data in (here, there):
+            mujoco.mj_step(model, data)
+    for data in (here, there):
+        mujoco.mj_forward(model, data)
+    for name in names:
+        partner = swapped_side(name)
+        np.testing.assert_allclose(there.body(partner).xpos, here.body(name).xpos * [1, -1, 1], atol=1e-12)
+        velocity, image_velocity = (
+            speed_of(model, data, data.body(which).id) for data, which in ((here, name), (there, partner))
+        )
+        np.testing.assert_allclose(image_velocity, velocity * [-1, 1, -1, 1, -1, 1], atol=1e-9)
+
+
+def swapped_side(name):
+    return name.replace("left", "right") if "left" in name else name.replace("right", "left")
+
+
+def speed_of(model, data, body):
+    """Turning and moving, in the world's axes."""
+    found = np.zeros(6)
+    mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_BODY, body, found, 0)
+    return found
 
 
 def lopsided(tmp_path, old, new):

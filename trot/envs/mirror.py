@@ -2,12 +2,14 @@
 
 The plane is that of x and z, through the first body. Which joint is the partner of which, MuJoCo's pose of the start
 tells; the partners of actions and of the observation's entries are found by trying. At the end all of it is tried
-together: mirrored worlds must move, see, earn and fall as mirror images.
+together: mirrored worlds must move, see, earn and fall as mirror images. Measured robots are not quite the same on both
+sides, and a few of their parts may differ much, as toes do.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,22 +17,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trot.envs.constants import constant
 from trot.envs.env import Env
-from trot.envs.rotation import multiply, rotate_back
 from trot.envs.situation import Situation, as_columns
 from trot.envs.task import Task
-from trot.sim.model import JointType
+from trot.sim.model import Floats, JointType
 from trot.sim.pose import Pose
 from trot.sim.state import State
 
 SAMPLES = 64
 """Random states that are tried together with their mirror images."""
-SAME_PLACE = 1e-4
-"""m between a joint and the mirror image of its partner."""
+SAME_PLACE = 0.02
+"""Largest distance between a joint and the mirror image of its partner, as a share of the robot's size."""
+ALIGNED = 1e-4
+"""Likewise what an axis' cosine with that of its partner may lack of 1."""
 CLOSE = 0.1
-"""Largest difference between mirror images, as a share of the column's size: measured robots are not quite the same on
-both sides."""
+"""Largest difference between mirror images, as a share of the column's size."""
+FEW = 0.2
+"""The share of actions, and of the observation's entries, that may differ by more."""
+RELATED = 0.5
+"""Largest difference of these entries. Such actions have partners by name."""
+SIDES = {"left": "right", "l": "r"}
+"""What names say of the two sides, in lower case or not, as words of their own."""
+ACROSS = (1.0, -1.0, 1.0)
+"""What a place or a velocity is multiplied by to be on the other side."""
 TINY = 1e-6
 """What counts as nothing."""
 PUSH = 0.5
@@ -65,7 +74,7 @@ def _mirror_matrix(places: tuple[int, ...], dtype: torch.dtype, device: torch.de
 def find_mirror(env: Env) -> Mirror:
     """For the environment's task. ValueError names what is not its own mirror image."""
     task, like = env.task, torch.zeros((), dtype=env.dtype, device=env.device)
-    states = _MirroredStates(task, task.start.draw(task.model, 1, None, like))
+    states = MirroredStates(task, like)
     action = _actions(env, states)
     return Mirror(_try_all(env, states, action), action)
 
@@ -74,75 +83,77 @@ def _refused(task: Task[Any], reason: str) -> ValueError:
     return ValueError(f"the task '{task.name}' has no mirror image: {reason}. Train it without --symmetric")
 
 
-class _MirroredStates:
-    """How states are mirrored, so that the nominal start is its own image."""
+class MirroredStates:
+    """How states are mirrored, so that the nominal start is its own image: a matrix each for joint_q and joint_qd."""
 
-    def __init__(self, task: Task[Any], nominal: State) -> None:
-        kinds = [JointType(int(kind)) for kind in task.model.joint_type]
+    def __init__(self, task: Task[Any], like: Tensor) -> None:
+        model = task.model
+        kinds = [JointType(int(kind)) for kind in model.joint_type]
         if not kinds or kinds[0] != JointType.FREE:
             raise _refused(task, "its first joint is not free")
-        for name, kind in zip(task.model.joint_name[1:], kinds[1:], strict=True):
-            if kind.has_quaternion:
-                raise _refused(task, f"of joints besides the first, only hinges and slides are known, not '{name}'")
-        self.joints = mirror_matrix(_partners(task, kinds), nominal.joint_q)
-        self.start = nominal.joint_q[:, 3:7]
+        start, pose = np.array(task.start.pose(model)), Pose(model)
+        pose.move(start, np.zeros(model.num_dofs))
+        q, qd = np.zeros((model.num_q, model.num_q)), np.zeros((model.num_dofs, model.num_dofs))
+        for joint, (partner, sign) in enumerate(_partners(task, kinds, pose)):
+            (to_q, from_q), (to_qd, from_qd) = (
+                (first[joint], first[partner]) for first in (model.joint_q_start, model.joint_dof_start)
+            )
+            # Plain coordinates come before the quaternion, if there is one.
+            plain = kinds[joint].num_plain
+            across = np.diag(ACROSS) if kinds[joint] == JointType.FREE else sign * np.eye(plain)
+            for matrix, to, origin in ((q, to_q, from_q), (qd, to_qd, from_qd)):
+                matrix[origin : origin + plain, to : to + plain] = across
+            if kinds[joint].has_quaternion:
+                turn = _mirrored_turn(pose, joint, partner)
+                to_q, from_q, to_qd, from_qd = (first + plain for first in (to_q, from_q, to_qd, from_qd))
+                here, there = (_turning_by(start[first : first + 4]) for first in (to_q, from_q))
+                away = np.block([[np.eye(1), np.zeros((1, 3))], [np.zeros((3, 1)), turn]])
+                q[from_q : from_q + 4, to_q : to_q + 4] = (here @ away @ there.T).T
+                qd[from_qd : from_qd + 3, to_qd : to_qd + 3] = turn.T
+        self._q, self._qd = (torch.from_numpy(matrix).to(like) for matrix in (q, qd))
 
     def of(self, state: State) -> State:
-        q, qd = state.joint_q, state.joint_qd
-        rotation = multiply(_reflected(q[:, 3:7]), self._undone(len(q)))
-        joint_q = torch.cat([_across(q[:, :3]), rotation, q[:, 7:] @ self.joints], dim=1)
-        return State(joint_q, self.rates(qd), activation=state.activation)
+        return State(state.joint_q @ self._q, self.rates(state.joint_qd), activation=state.activation)
 
     def rates(self, joint_qd: Tensor) -> Tensor:
         """A velocity of the joints, mirrored."""
-        start = self.start.expand(len(joint_qd), 4)
-        turning = rotate_back(_inverse(start), joint_qd[:, 3:6])
-        turning = rotate_back(start, -_across(turning))
-        return torch.cat([_across(joint_qd[:, :3]), turning, joint_qd[:, 6:] @ self.joints], dim=1)
-
-    def _undone(self, rows: int) -> Tensor:
-        """What turns the reflected start back into the start."""
-        return multiply(_inverse(_reflected(self.start)), self.start).expand(rows, 4)
+        return joint_qd @ self._qd
 
 
-def _across(vector: Tensor) -> Tensor:
-    return vector * constant((1.0, -1.0, 1.0), vector)
-
-
-def _reflected(rotation: Tensor) -> Tensor:
-    """Of a body whose axes are reflected too."""
-    return rotation * constant((1.0, -1.0, 1.0, -1.0), rotation)
-
-
-def _inverse(rotation: Tensor) -> Tensor:
-    return rotation * constant((1.0, -1.0, -1.0, -1.0), rotation)
-
-
-def _partners(task: Task[Any], kinds: list[JointType]) -> tuple[int, ...]:
-    """For each coordinate behind the free joint's, that of its mirror image."""
-    pose = Pose(task.model)
-    pose.move(np.array(task.start.pose(task.model)), np.zeros(task.model.num_dofs))
-    anchors, axes = (torch.from_numpy(part.copy()) for part in (pose.data.xanchor, pose.data.xaxis))
-    anchors = anchors - anchors[0]
-    places: list[int] = []
+def _partners(task: Task[Any], kinds: list[JointType], pose: Pose) -> list[tuple[int, int]]:
+    """For each joint that of its mirror image, and -1 where the one grows as the other falls."""
+    anchors, axes = pose.data.xanchor - pose.data.xanchor[0], pose.data.xaxis
+    reach = SAME_PLACE * np.linalg.norm(anchors, axis=1).max()
+    found = [(0, 1)]
     for joint in range(1, len(kinds)):
-        image, axis = _across(anchors[joint]), _across(axes[joint])
+        apart = np.linalg.norm(anchors - anchors[joint] * ACROSS, axis=1)
         # A turn goes the other way round in a mirror.
-        axis = -axis if kinds[joint] == JointType.HINGE else axis
-        near = (anchors - image).norm(dim=1) < SAME_PLACE
-        along = axes @ axis
-        found = [
-            other
-            for other in range(1, len(kinds))
-            if near[other] and kinds[other] == kinds[joint] and abs(abs(along[other]) - 1) < SAME_PLACE
-        ]
-        if not found:
+        along = axes @ (axes[joint] * ACROSS) * (-1 if kinds[joint] == JointType.HINGE else 1)
+        fits = (np.array(kinds) == kinds[joint]) & (kinds[joint].has_quaternion | (abs(along) > 1 - ALIGNED))
+        partner = int(np.where(fits, apart, np.inf).argmin())
+        if not (fits[partner] and apart[partner] <= reach):
             raise _refused(task, f"the joint '{task.model.joint_name[joint]}' has no partner on the other side")
-        places.append(found[0] if along[found[0]] > 0 else -found[0])
-    return tuple(places)
+        found.append((partner, 1 if along[partner] > 0 else -1))
+    return found
 
 
-def _actions(env: Env, states: _MirroredStates) -> tuple[int, ...]:
+def _mirrored_turn(pose: Pose, joint: int, partner: int) -> Floats:
+    """From an angular velocity of the partner's body, in that body's axes, to its mirror image in those of the joint's.
+
+    Angular velocities turn the other way round in a mirror.
+    """
+    here, there = (pose.data.xmat[pose.source.jnt_bodyid[which]].reshape(3, 3) for which in (joint, partner))
+    turn: Floats = -here.T @ np.diag(ACROSS) @ there
+    return turn
+
+
+def _turning_by(quaternion: Floats) -> Floats:
+    """What a quaternion, as a column, is multiplied by from the left to be turned by this one afterwards."""
+    w, x, y, z = quaternion
+    return np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]])
+
+
+def _actions(env: Env, states: MirroredStates) -> tuple[int, ...]:
     """An action's partner is the one that does, mirrored, what it does itself from the nominal start."""
     count = env.num_actions
     alone = PUSH * torch.eye(count, dtype=env.dtype, device=env.device)
@@ -152,20 +163,41 @@ def _actions(env: Env, states: _MirroredStates) -> tuple[int, ...]:
     after = trial.step(pushed)[-1]["final_state"].joint_qd
     effects = after[:-1] - after[-1]
     mirrored, sizes = states.rates(effects[:count]), effects[:count].norm(dim=1)
-    distances = torch.cdist(mirrored, effects)
-    places = []
-    for action in range(count):
-        other = int(distances[action].argmin())
-        if not distances[action, other] <= CLOSE * sizes[action]:
-            name = env.task.model.actuator_name[action]
+    # Not by the products that cdist takes instead where it can: these lose what is small.
+    distances = torch.cdist(mirrored, effects, compute_mode="donot_use_mm_for_euclid_dist") / sizes.unsqueeze(1)
+    nearest, alike = distances.argmin(dim=1), distances.amin(dim=1) <= CLOSE
+    few = int((~alike).sum()) <= FEW * count
+    names, places = list(env.task.model.actuator_name), []
+    for action, name in enumerate(names):
+        namesake = on_the_other_side(name)
+        other = names.index(namesake) if namesake in names else None
+        # The one that is called so, if it does, as others may do nearly the same.
+        if other is not None and (distances[action, other] <= CLOSE or (few and not alike[action])):
+            places.append(other + 1)
+        elif alike[action]:
+            found = int(nearest[action])
+            places.append(found + 1 if found < count else -(found - count + 1))
+        else:
             raise _refused(env.task, f"no action does on the other side what that of '{name}' does")
-        places.append(other + 1 if other < count else -(other - count + 1))
     if sorted(map(abs, places)) != list(range(1, count + 1)):
         raise _refused(env.task, "two of its actions would be the mirror image of the same one")
     return tuple(places)
 
 
-def _try_all(env: Env, states: _MirroredStates, action: tuple[int, ...]) -> tuple[int, ...]:
+def on_the_other_side(name: str) -> str | None:
+    """What a part with this name is called there; None where the name does not say its side."""
+    swapped = SIDES | {there: here for here, there in SIDES.items()}
+    words = re.split(r"([^a-zA-Z])", name)
+    if sum(word.lower() in swapped for word in words) != 1:
+        return None
+    return "".join(_in_case_of(word, swapped.get(word.lower(), word)) for word in words)
+
+
+def _in_case_of(word: str, other: str) -> str:
+    return other.upper() if word.isupper() else other.capitalize() if word.istitle() else other
+
+
+def _try_all(env: Env, states: MirroredStates, action: tuple[int, ...]) -> tuple[int, ...]:
     """Worlds beside their mirror images, for one step. Returns the partners of the observation's entries."""
     task = env.task
     trial = Env(task, 2 * SAMPLES, device=env.device, dtype=env.dtype, stochastic_start=False)
@@ -214,14 +246,15 @@ def _memory_of_both(
 
 def _observation(env: Env, seen: Tensor, image: Tensor) -> tuple[int, ...]:
     """For each entry of the image, the entry that it is equal to, or the negative of."""
-    places = []
+    places, odd = [], []
     for column in range(seen.shape[1]):
         same, opposite = (_apart(sign * seen, image[:, column : column + 1]) for sign in (1, -1))
         nearest = torch.minimum(same, opposite)
         # Itself where others are as near, as for an entry that never changes.
         best = column if same[column] <= nearest.min() + TINY else int(nearest.argmin())
-        if not min(same[best], opposite[best]) <= CLOSE:
-            raise _refused(env.task, f"entry {column} of its observation{_part(env, column)} becomes none in a mirror")
+        odd += [column] * (not nearest[best] <= CLOSE)
+        if not nearest[best] <= RELATED or len(odd) > FEW * seen.shape[1]:
+            raise _refused(env.task, f"entry {odd[0]} of its observation{_part(env, odd[0])} becomes none in a mirror")
         places.append(best + 1 if same[best] <= opposite[best] else -(best + 1))
     if sorted(map(abs, places)) != list(range(1, len(places) + 1)):
         raise _refused(env.task, "two entries of its observation would be the mirror image of the same one")
