@@ -58,24 +58,13 @@ def check(arguments: list[str]) -> int:
 
 def train(arguments: list[str]) -> int:
     """Teach a policy by gradients through the simulation."""
-    from trot.envs.ranks import follows
+    from trot.learn.begin import begin
     from trot.learn.candidates import with_candidates
-    from trot.learn.contest import train_by_contest
-    from trot.learn.train import choose_device, help_to_train, parse_settings
-    from trot.learn.train import train as start
-    from trot.learn.train_together import train_together
+    from trot.learn.train import choose_device, parse_settings
 
     settings = parse_settings(arguments)
     worlds_given = any(argument.partition("=")[0] in ("--worlds", "--num-worlds") for argument in arguments)
-    settings = with_candidates(settings, choose_device(settings.device).startswith("cuda"), worlds_given)
-    if settings.candidates > 1:
-        train_by_contest(settings)
-    elif settings.seeds:
-        train_together(settings)
-    elif follows():
-        help_to_train(settings)
-    else:
-        start(settings)
+    begin(with_candidates(settings, choose_device(settings.device).startswith("cuda"), worlds_given))
     return 0
 
 

@@ -11,7 +11,7 @@ from small_shac import SMALL, copies, same
 import trot
 from trot.cli import main
 from trot.learn.agent import load_agent
-from trot.learn.algorithms.ppo_finish import PpoFinish, PpoFinishSettings
+from trot.learn.algorithms.ppo_finish import PPO_FINISH, PpoFinish, PpoFinishSettings
 from trot.runs.folder import RunFolder
 
 TASK = f"{docking.__file__}:Docking"
@@ -56,6 +56,58 @@ def test_a_run_that_was_stopped_at_once_begins_there_again(shac, tmp_path):
     assert main(["resume", str(run.path)]) == 0
     assert not agents_differ(load_agent(run, "last"), whole)
     assert [{name: row[name] for name in row if name != "seconds"} for row in run.read_metrics()] == rows
+
+
+@pytest.mark.parametrize(
+    ("options", "taken"),
+    [
+        (["--algo", "ppo-finish", "--batches", "2"], {"hidden": [8], "symmetric": False, "activation": "elu"}),
+        (["--algo", "rpo", "--critic-hidden", "4"], {"actor_hidden": [8], "activation": "elu", "policy": "gaussian"}),
+        (["--critic-hidden", "4"], {"actor_hidden": [8], "critic_hidden": [4]}),
+    ],
+)
+def test_the_form_of_the_policy_is_that_of_the_other_run_unless_given(shac, tmp_path, options, taken):
+    start = ["train", TASK, *ARGUMENTS, *options, "--start-from", str(shac.path), "--runs", str(tmp_path)]
+    assert main([*start, "--iterations", "1", "--name", "second"]) == 0
+    settings = RunFolder.open(tmp_path / "second").settings["settings"]
+    assert {name: settings[name] for name in taken} == taken
+
+
+def test_from_python_the_form_is_taken_too(shac, tmp_path):
+    run = trot.train(
+        TASK, algo="ppo-finish", start_from=shac.path, runs=tmp_path, iterations=1, worlds=4, horizon=8, batches=2,
+        device="cpu",
+    )  # fmt: skip
+    assert run.settings["settings"]["hidden"] == [8]
+
+
+def test_then_ppo_is_the_second_command(tmp_path, monkeypatch):
+    small = PpoFinishSettings(num_worlds=4, horizon=8, batches=2, iterations=2)
+    monkeypatch.setitem(PPO_FINISH.presets, "tuned", lambda task: small)
+    first = ["train", TASK, *SHAC, "--runs", str(tmp_path), "--seeds", "3-4", "--name", "both", "--keep-every", "2"]
+    assert main([*first, "--then", "ppo"]) == 0
+    for seed in (3, 4):
+        whole = RunFolder.open(tmp_path / f"both-{seed}-ppo-finish")
+        assert whole.settings["start_from"] == str(tmp_path / f"both-{seed}")
+        assert (whole.settings["algo"], whole.settings["seed"]) == ("ppo-finish", seed)
+        assert whole.settings["schedule"]["keep_every"] == 2
+        best, began = load_agent(RunFolder.open(tmp_path / f"both-{seed}")), load_agent(whole, "initial")
+        assert not agents_differ(began, best)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--policy", "deterministic"], "one deviation per action, not 'deterministic': give --policy gaussian"),
+        (["--algo", "sac"], "from policies of SHAC and its relatives, not from those of sac"),
+        (["--then", "sac"], "invalid choice"),
+    ],
+)
+def test_what_ppo_cannot_go_on_with_is_refused_before_the_training(tmp_path, capsys, options, message):
+    asked = ["train", TASK, "--device", "cpu", "--runs", str(tmp_path), "--then", "ppo", *options]
+    assert main(asked) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -93,17 +93,22 @@ def test_exported_it_acts_the_same(tmp_path, kind):
         torch.testing.assert_close(torch.from_numpy(action), agent(observation).detach(), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("algo", ["shac", "shac-no-critic", "bptt", "sapo", "rpo", "ahac", "shac-mixed"])
+@pytest.mark.parametrize("algo", ["shac", "shac-no-critic", "bptt", "sapo", "rpo", "ahac", "shac-mixed", "ppo-finish"])
 def test_learning_keeps_it_so_and_gradients_reach_all_weights(algo):
     algorithm = find_algorithm(algo)
-    own = {"shortest_horizon": 2} if algo == "ahac" else {}
-    settings = replace(algorithm.resolve("ant"), **SMALL, **own, symmetric=True)
+    own = SMALL
+    if algo == "ahac":
+        own = {**SMALL, "shortest_horizon": 2}
+    if algo == "ppo-finish":
+        own = {"num_worlds": 4, "horizon": 6, "hidden": (8,), "batches": 2, "value_only_iterations": 0}
+    settings = replace(algorithm.resolve("ant"), **own, symmetric=True)
     env = trot.make_env("ant", num_worlds=settings.num_worlds, dtype=torch.float64)
     learner = algorithm.learner(env, settings, 0)
-    before = [parameter.detach().clone() for parameter in learner.policy.parameters()]
+    policy = learner.agent.policy
+    before = [parameter.detach().clone() for parameter in policy.parameters()]
     for _ in range(3):
         learner.iterate()
-    assert all((new != old).any() for new, old in zip(learner.policy.parameters(), before, strict=True))
+    assert all((new != old).any() for new, old in zip(policy.parameters(), before, strict=True))
     observation = env.worlds.observation.detach()
     mirror = learner.agent.description.mirror
     seen, done = (mirror_matrix(part, observation) for part in (mirror.observation, mirror.action))

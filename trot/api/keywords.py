@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from trot.learn.algorithms import find_algorithm
 from trot.learn.schedule import Schedule
-from trot.learn.train import TrainSettings
+from trot.learn.train import TrainSettings, default_settings
 
 Settings = TypeVar("Settings")
 
@@ -30,7 +30,7 @@ def settings_of_keywords(
     """
     algorithm = find_algorithm(algo)
     preset = preset or algorithm.default_preset
-    tuned = algorithm.resolve(task, preset)
+    tuned = default_settings(algorithm, task, preset, given.get("start_from"))
     of_schedule, of_algorithm = _names(Schedule()), _names(tuned)
     # As the command calls it, unless an algorithm of the user's own has a setting of that name.
     if "worlds" in given and "num_worlds" in of_algorithm and "worlds" not in of_algorithm:

@@ -16,13 +16,12 @@ from trot.envs.given_task import FROM_PYTHON, GivenTask
 from trot.envs.randomize import Randomize
 from trot.envs.ranks import refuse_ranks
 from trot.envs.registry import task_name
+from trot.learn.begin import begin
 from trot.learn.candidates import with_candidates
-from trot.learn.contest import has_contest, resume_contest, train_by_contest
+from trot.learn.contest import has_contest, resume_contest
 from trot.learn.resume import resume as go_on
 from trot.learn.resume_together import resume_together
 from trot.learn.train import Stopped, algorithm_for, choose_device
-from trot.learn.train import train as train_one
-from trot.learn.train_together import train_together
 from trot.runs.folder import RunFolder
 
 Seeds = str | Sequence[int]
@@ -112,12 +111,8 @@ def train(
     on_cuda = choose_device(device).startswith("cuda")
     asked = with_candidates(asked, on_cuda, worlds_given=bool({"worlds", "num_worlds"} & set(settings)))
     with progress_shown(), _stopped_in_python():
-        if asked.candidates > 1:
-            ended = [TrainedRun(run) for run in train_by_contest(asked)]
-            return TrainedRuns(ended) if texts else ended[0]
-        if texts:
-            return TrainedRuns(TrainedRun(run) for run in train_together(asked))
-        return TrainedRun(train_one(asked))
+        ended = [TrainedRun(run) for run in begin(asked)]
+        return TrainedRuns(ended) if texts else ended[0]
 
 
 @overload

@@ -179,16 +179,24 @@ def agent_names(run: RunFolder) -> list[str]:
     return [name for name in run.checkpoint_names() if name != BAD_WINDOW]
 
 
-def load_agent(run: RunFolder, checkpoint: str = "best") -> Agent:
-    """The agent of a run's checkpoint, on the CPU and without gradients."""
+def described_agent(run: RunFolder) -> AgentDescription:
+    """What a run's settings say of its agent."""
     file = run.path / SETTINGS
     if "agent" not in run.settings:
         raise ValueError(f"'{file}' does not describe an agent: it lacks 'agent'")
     try:
-        description = settings_from(run.settings["agent"], AgentDescription, "the agent")
+        return settings_from(run.settings["agent"], AgentDescription, "the agent")
+    except ValueError as error:
+        raise ValueError(f"'{file}' does not describe an agent: {error}") from None
+
+
+def load_agent(run: RunFolder, checkpoint: str = "best") -> Agent:
+    """The agent of a run's checkpoint, on the CPU and without gradients."""
+    description = described_agent(run)
+    try:
         agent = description.build()
     except (ValueError, TypeError, RuntimeError, KeyError) as error:
-        raise ValueError(f"'{file}' does not describe an agent: {error}") from None
+        raise ValueError(f"'{run.path / SETTINGS}' does not describe an agent: {error}") from None
 
     saved = upgraded_checkpoint(run.load_checkpoint(checkpoint)).get("agent")
     if not isinstance(saved, dict):

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +50,10 @@ class LearnerSettings:
 
     def __post_init__(self) -> None:
         require_at_least_one(self, "num_worlds", "iterations")
+
+    def with_form(self, form: AgentDescription) -> Self:
+        """With the options that give a policy this form, as far as there are such: for --start-from."""
+        return self
 
 
 def require_at_least_one(settings: LearnerSettings, *names: str) -> None:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import torch
 import tyro
@@ -19,7 +19,7 @@ from trot.envs.rank_env import RankEnv
 from trot.envs.ranks import ranks_on
 from trot.envs.registry import make_env, make_task
 from trot.envs.trainable import require_trainable
-from trot.learn.agent import load_agent
+from trot.learn.agent import described_agent, load_agent
 from trot.learn.algorithms import DEFAULT_ALGORITHM, algorithm_lines, default_algorithm, find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
 from trot.learn.led import place_of, see_through, together
@@ -46,8 +46,11 @@ class TrainSettings(Generic[Settings]):
     preset: str | None = None
     """Where the defaults of the options come from; the algorithm's first preset unless given."""
     start_from: Path | None = None
-    """A run folder whose best policy, with its statistics of observations, is what this run begins with. Both must have
-    policies of the same form."""
+    """A run folder whose best policy, with its statistics of observations, is what this run begins with. Options that
+    give a policy its form are those of that run unless given."""
+    then: Literal["ppo"] | None = None
+    """ppo: when the training has ended, PPO goes on from the best policy, in a run folder of its own, as --algo
+    ppo-finish --start-from RUN does."""
     seed: int = 0
     """Of the first weights, the starts of episodes and the noise."""
     seeds: tuple[str, ...] = ()
@@ -140,15 +143,14 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
     # Raises where there is no such task, and suggests the nearest name.
     randomize = Randomize() if task is None else make_task(task).randomize
     first = argparse.ArgumentParser(prog="trot train", add_help=False)
-    for option, otherwise in (("--algo", None), ("--preset", None), ("--device", "auto")):
+    for option, otherwise in (("--algo", None), ("--preset", None), ("--device", "auto"), ("--start-from", None)):
         first.add_argument(option, default=otherwise)
     chosen, _ = first.parse_known_args(arguments)
     algo = chosen.algo or algorithm_for(task or "", chosen.preset, chosen.device)
     algorithm = find_algorithm(algo)
     preset = chosen.preset or algorithm.default_preset
-    default = TrainSettings(
-        task or "", algorithm.resolve(task or "", preset), algo, preset, randomize=randomize
-    )  # fmt: skip
+    resolved = default_settings(algorithm, task or "", preset, chosen.start_from)
+    default = TrainSettings(task or "", resolved, algo, preset, randomize=randomize)
     kind = TrainSettings[algorithm.settings]  # type: ignore[name-defined]
     description = f"Teach a policy by {algorithm.label}: {algorithm.summary}. Presets: {', '.join(algorithm.presets)}."
     if {"-h", "--help"} & set(arguments) or task is None:
@@ -168,6 +170,12 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
 def algorithm_for(task: str, preset: str | None, device: str) -> str:
     """What learns a task unless an algorithm is named. A preset that is named is one of the usual algorithm's."""
     return DEFAULT_ALGORITHM if preset else default_algorithm(task, choose_device(device).startswith("cuda"))
+
+
+def default_settings(algorithm: Algorithm, task: str, preset: str, start_from: Path | str | None) -> LearnerSettings:
+    """Those of the preset; the form of the policy is that of the run to start from, where there is one."""
+    resolved: LearnerSettings = algorithm.resolve(task, preset)
+    return resolved if start_from is None else resolved.with_form(described_agent(RunFolder.open(Path(start_from))))
 
 
 def choose_device(device: str) -> str:

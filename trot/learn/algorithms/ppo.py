@@ -213,7 +213,7 @@ class Ppo(Learner):
         seen, samples, moves = [env.begin_window()], [], []
         normalized = self.agent.normalization_now(env.dtype)
         for offset in noise * self.log_std.exp():
-            mean = self.agent.policy.network(normalized(seen[-1]))
+            mean, _ = self.agent.policy.distribution(normalized(seen[-1]))
             samples.append(mean + offset)
             moves.append(env.advance(squashed(samples[-1], self.agent.description.squash)))
             seen.append(moves[-1].observation)

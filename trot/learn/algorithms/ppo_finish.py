@@ -1,25 +1,27 @@
 """PPO that goes on with a policy of SHAC's: `trot train ant --algo ppo-finish --start-from runs/ant-shac-0`.
 
-The policy has SHAC's form: layer normalisation, samples squashed by tanh, observations normalised and not cut. The
-value has a network of its own. It knows nothing at first, and would pull a trunk that it shares with a good policy away
-from it; so it also learns alone for some iterations, in which the policy acts and stays as it is.
+The policy has SHAC's form: layer normalisation, samples squashed by tanh, observations normalised and not cut, left and
+right alike if asked for. The value has a network of its own. It knows nothing at first, and would pull a trunk that it
+shares with a good policy away from it; so it also learns alone for some iterations, in which the policy acts and stays
+as it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from trot.command_line import WorldCount
 from trot.envs.env import Env
+from trot.envs.mirror import find_mirror
 from trot.learn.agent import AgentDescription
+from trot.learn.algorithms import shac_settings
 from trot.learn.algorithms.ppo import Ppo, PpoSettings
-from trot.learn.algorithms.shac_settings import NETWORKS
 from trot.learn.learner import Algorithm, require_widths
-from trot.learn.networks import perceptron
+from trot.learn.networks import Activation, perceptron
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ class PpoFinishSettings(PpoSettings):
     lr: float = 1e-4
     bound_weight: float = 0.0
     initial_log_std: float = -1.0
+    activation: Activation = "elu"
+    """Between the policy's layers."""
+    symmetric: bool = False
+    """What the policy does on the left it does on the right in the mirrored state."""
     value_hidden: tuple[int, ...] = (64, 64)
     """Widths of the value function's hidden layers."""
     value_only_iterations: int = 20
@@ -42,13 +48,24 @@ class PpoFinishSettings(PpoSettings):
         if self.value_only_iterations < 0:
             raise ValueError(f"value_only_iterations must be 0 or more, not {self.value_only_iterations}")
 
+    def with_form(self, form: AgentDescription) -> Self:
+        return replace(
+            self,
+            hidden=form.hidden,
+            activation=form.activation,
+            symmetric=form.mirror is not None,
+            normalize_observations=form.normalize,
+        )
+
     def agent(self, env: Env) -> AgentDescription:
         return AgentDescription(
             num_observations=env.num_observations,
             num_actions=env.num_actions,
             hidden=self.hidden,
             initial_log_std=self.initial_log_std,
+            activation=self.activation,
             normalize=self.normalize_observations,
+            mirror=find_mirror(env) if self.symmetric else None,
         )
 
 
@@ -61,7 +78,8 @@ class PpoFinish(Ppo):
         return perceptron(self.env.num_observations, self.settings.value_hidden, 1)
 
     def policy_and_value(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        return self.agent.policy.network(inputs), self.value_head(inputs).squeeze(-1)
+        mean, _ = self.agent.policy.distribution(inputs)
+        return mean, self.value_head(inputs).squeeze(-1)
 
     @property
     def value_alone(self) -> Tensor:
@@ -78,11 +96,9 @@ class PpoFinish(Ppo):
 
 
 def tuned(task: str) -> PpoFinishSettings:
-    """The sizes of SHAC's networks."""
-    networks = NETWORKS.get(task, {})
-    names = {"actor_hidden": "hidden", "critic_hidden": "value_hidden"}
-    sizes: dict[str, Any] = {names[name]: widths for name, widths in networks.items()}
-    return replace(PpoFinishSettings(), **sizes)
+    """For a policy as SHAC makes it by default."""
+    shac = shac_settings.tuned(task)
+    return PpoFinishSettings(hidden=shac.actor_hidden, value_hidden=shac.critic_hidden, symmetric=shac.symmetric)
 
 
 PPO_FINISH = Algorithm(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -44,6 +44,9 @@ class SeveralCriticsSettings(ShacSettings):
             raise ValueError(f"policy_trusts must be least or mean, not '{self.policy_trusts}'")
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be 0 or more, not {self.weight_decay}")
+
+    def with_form(self, form: AgentDescription) -> Self:
+        return replace(super().with_form(form), activation=form.activation)
 
     def agent(self, env: Env) -> AgentDescription:
         bounds = LOG_STD_BOUNDS if self.policy == "state_dependent" else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 from trot.envs.env import Env
 from trot.envs.mirror import find_mirror
@@ -84,6 +84,15 @@ class ShacSettings(LearnerSettings):
         require_widths(self, "actor_hidden", "critic_hidden")
         if self.policy not in get_args(PolicyKind):
             raise ValueError(f"policy must be one of {', '.join(get_args(PolicyKind))}, not '{self.policy}'")
+
+    def with_form(self, form: AgentDescription) -> Self:
+        return replace(
+            self,
+            actor_hidden=form.hidden,
+            policy=form.kind,
+            symmetric=form.mirror is not None,
+            normalize_observations=form.normalize,
+        )
 
     def agent(self, env: Env) -> AgentDescription:
         return AgentDescription(
