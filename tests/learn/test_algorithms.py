@@ -61,8 +61,8 @@ SMALL = {
     REINFORCE: {"horizon": 8, "hidden": (16,)},
 }
 """What makes an algorithm small enough for a test; a new one needs a line here."""
-ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100, "ppo": 150, "sac": 200, "redq": 70, "pods": 30}
-ENOUGH_ITERATIONS |= {"mbpo": 50, "se-mbpo": 40, "sapo": 60, "rpo": 40, "ahac": 80, "shac-mixed": 80}
+ENOUGH_ITERATIONS = {"shac": 150, "shac-no-critic": 150, "bptt": 100, "ppo": 150, "sac": 300, "redq": 70, "pods": 45}
+ENOUGH_ITERATIONS |= {"mbpo": 75, "se-mbpo": 40, "sapo": 60, "rpo": 120, "ahac": 120, "shac-mixed": 120}
 ENOUGH_ITERATIONS["ppo-finish"] = 150
 SHARE_OF_THE_WAY = 0.98
 """From doing nothing to the optimum, at least."""
