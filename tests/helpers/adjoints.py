@@ -22,7 +22,7 @@ VECTORS = """
         for (int i = 0; i < width; ++i) out(width * k + i, numbers(&vector)[i]);
     };
     FOR_LANES(k, parameter_slots) adjoint.parameter_bar[k] = zero();
-    FOR_LANES(k, num_muscles) adjoint.activation_bar[k] = zero();
+    FOR_LANES(k, num_segments) adjoint.tension_bar[k] = zero();
     FOR_LANES(k, num_servos) adjoint.servo_control_bar[k] = zero();
     FOR_LANES(dof, num_dofs)
         adjoint.joint_q_bar[dof] = adjoint.joint_qd_bar[dof] = adjoint.joint_force_bar[dof] = zero();

@@ -63,10 +63,10 @@ STAGES = """
         out_joint_force(dof, world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE]);
 
     muscles(world, model, lane);
-    for (int segment = 0; lane == 0 && segment < num_segments; ++segment) {
-        const int a = model.segment_body_a[segment], b = model.segment_body_b[segment];
-        if (a >= 0) world.body_force[a] += world.segment_force[segment];
-        if (b >= 0) world.body_force[b] -= world.segment_force[segment];
+    for (int bundle = 0; lane == 0 && bundle < num_bundles; ++bundle) {
+        const int a = model.bundle_body_a[bundle], b = model.bundle_body_b[bundle];
+        if (a >= 0) world.body_force[a] += world.bundle_force[bundle];
+        if (b >= 0) world.body_force[b] -= world.bundle_force[bundle];
     }
     barrier();
     leaves_to_root<6>(model, lane, numbers(world.body_force));

@@ -72,7 +72,7 @@ INVERSE_DYNAMICS = f"""
     FOR_LANES(k, num_parameters) out_parameter_bar(k, adjoint.parameter_bar[k]);
     FOR_LANES(k, num_controls) {{
         const int muscle = model.actuator_muscle[k];
-        out_control_bar(k, muscle < 0 ? zero() : adjoint.activation_bar[muscle]);
+        out_control_bar(k, muscle < 0 ? zero() : activation_bar(adjoint, model, muscle));
     }}
 """
 

@@ -20,8 +20,8 @@ def test_muscles_adjoint(every_joint: Model, rng: np.random.Generator, place: st
     code = f"""
         kinematics(world, model, lane);
         {MOVE_BODIES}
-        FOR_LANES(muscle, num_muscles)
-            world.control[model.muscle_actuator[muscle]] = in_activation(muscle);
+        FOR_LANES(k, num_controls)
+            if (model.actuator_muscle[k] >= 0) world.control[k] = in_activation(model.actuator_muscle[k]);
         FOR_LANES(body, num_bodies) {{
             adjoint.body_lambda[body] = motion_from(in_w, body);
             adjoint.pose_bar[body] = zero_force();
@@ -31,18 +31,18 @@ def test_muscles_adjoint(every_joint: Model, rng: np.random.Generator, place: st
         muscles(world, model, lane);
         if (lane == 0) {{
             Real sum = zero();
-            for (int segment = 0; segment < num_segments; ++segment) {{
-                const int a = model.segment_body_a[segment], b = model.segment_body_b[segment];
-                sum += dot(lambda_of(adjoint, a), world.segment_force[segment]);
-                sum -= dot(lambda_of(adjoint, b), world.segment_force[segment]);
-                if (a >= 0) adjoint.pose_bar[a] += adjoint.segment_pose_bar[2 * segment];
-                if (b >= 0) adjoint.pose_bar[b] += adjoint.segment_pose_bar[2 * segment + 1];
+            for (int bundle = 0; bundle < num_bundles; ++bundle) {{
+                const int a = model.bundle_body_a[bundle], b = model.bundle_body_b[bundle];
+                sum += dot(lambda_of(adjoint, a), world.bundle_force[bundle]);
+                sum -= dot(lambda_of(adjoint, b), world.bundle_force[bundle]);
+                if (a >= 0) adjoint.pose_bar[a] += adjoint.bundle_pose_bar[2 * bundle];
+                if (b >= 0) adjoint.pose_bar[b] += adjoint.bundle_pose_bar[2 * bundle + 1];
             }}
             out_value(0, sum);
         }}
         barrier();
         FOR_LANES(body, num_bodies) write(out_pose_bar, body, adjoint.pose_bar[body]);
-        FOR_LANES(muscle, num_muscles) out_activation_bar(muscle, adjoint.activation_bar[muscle]);
+        FOR_LANES(muscle, num_muscles) out_activation_bar(muscle, activation_bar(adjoint, model, muscle));
     """
     inputs = {
         "joint_q": lively_states(model, NUM_WORLDS, rng)[0],

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from trot.sim.bundles import bundle_fields, bundle_sizes
 from trot.sim.cpp_struct import Field, Layout
 from trot.sim.dof_tables import SLIDE, TURN, UNBOUNDED, WORLD_SLIDE, Dofs, dofs_of, finite, grouped, starts
 from trot.sim.force_tables import hill_fields, law_fields, law_sizes, pair_fields, pair_sizes
@@ -136,33 +137,15 @@ def _actuator_fields(model: Model) -> list[Field]:
     by_actuator, actuator_start = grouped(model.motor_actuator, model.num_controls)
     motor_dof = model.motor_dof[by_actuator]
     by_dof, dof_start = grouped(motor_dof, model.num_dofs)
-    actuator_muscle = np.full(model.num_controls, -1, np.int32)
-    actuator_muscle[model.muscle_actuator] = np.arange(model.num_muscles)
-    ends = model.segment_body.ravel()
-    on_body = np.flatnonzero(ends != WORLD).astype(np.int32)
-    order, body_start = grouped(ends[on_body], model.num_bodies)
-    segments = np.bincount(model.segment_muscle, minlength=model.num_muscles)
-    point = model.segment_point.reshape(-1, 2, 3)
     return [
         Field("actuator_motor_start", actuator_start, "first motor of an actuator"),
         Field("motor_actuator", model.motor_actuator[by_actuator], "control that drives it"),
         Field("motor_dof", motor_dof, "dof it drives"),
         Field("dof_motor", by_dof, "motors by dof"),
         Field("dof_motor_start", dof_start, "first motor of a dof in dof_motor"),
-        Field("actuator_muscle", actuator_muscle, "-1 for a motor"),
-        Field("muscle_actuator", model.muscle_actuator, "control that activates it"),
-        Field("muscle_segment_start", starts(segments), "first segment of a muscle"),
-        Field("segment_muscle", model.segment_muscle, "muscle it belongs to"),
-        Field("segment_body_a", model.segment_body.reshape(-1, 2)[:, 0].copy(), "body of one end, -1 for the world"),
-        Field("segment_body_b", model.segment_body.reshape(-1, 2)[:, 1].copy(), "body of the other"),
-        Field("body_segment", on_body[order], "2 * segment + end, by body"),
-        Field("body_segment_start", body_start, "first segment end of a body"),
         Field("motor_gear", model.motor_gear[by_actuator], "generalised force per unit of control"),
         Field("control_lower", finite(model.control_lower), "range of a control"),
         Field("control_upper", finite(model.control_upper), "range of a control"),
-        Field("muscle_peak_force", model.muscle_peak_force, "N"),
-        Field("segment_point_a", point[:, 0].copy(), "end in the frame of body a, m"),
-        Field("segment_point_b", point[:, 1].copy(), "end in the frame of body b, m"),
     ]
 
 
@@ -228,8 +211,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         "num_shapes": model.num_shapes,
         "num_points": model.num_points,
         "num_controls": model.num_controls,
-        "num_muscles": model.num_muscles,
-        "num_segments": model.num_segments,
+        **bundle_sizes(model, lanes),
         "num_hills": model.num_hills,
         "num_pieces": len(model.piece_hill),
         "num_acts": model.num_acts,
@@ -258,6 +240,7 @@ def kernel_layout(model: Model, lanes: int) -> Layout:
         Field("ball_dof", model.joint_dof_start[balls], "its first dof"),
         Field("point_shape", model.point_shape, "shape a contact point belongs to"),
         *_actuator_fields(model),
+        *bundle_fields(model, lanes),
         *hill_fields(model),
         *pair_fields(model),
         *(replace(field, rare=True) for field in law_fields(model, dofs)),

@@ -5,6 +5,7 @@
 // rotation vector itself, and without its kink at half a turn. What a robot has none of is not compiled.
 #pragma once
 #include "mass_matrix.h"
+#include "muscle.h"
 #include "servo.h"
 #include "tie.h"
 
@@ -184,7 +185,7 @@ INLINE Real control_adjoint(const Adjoint& adjoint, const Model& model, int actu
     for (int motor = model.actuator_motor_start[actuator]; motor < model.actuator_motor_start[actuator + 1]; ++motor)
         sum += adjoint.joint_force_bar[model.motor_dof[motor]] * model.motor_gear[motor];
     const int muscle = model.actuator_muscle[actuator];
-    if (muscle >= 0) sum += adjoint.activation_bar[muscle];
+    if (muscle >= 0) sum += activation_bar(adjoint, model, muscle);
     const int servo = num_servos > 0 ? model.actuator_servo[actuator] : -1;
     if (servo >= 0) {
         const int act = servo_act(model, servo);

@@ -4,9 +4,7 @@
 #pragma once
 #include "tree_lanes.h"
 
-// Of what follows, as seen from what goes before.
-struct Pose { Mat3 rotation; Vec3 position; };
-
+// A pose is that of what follows, as seen from what goes before.
 INLINE Pose operator*(const Pose& inner, const Pose& outer) {
     Pose r;
     r.rotation = inner.rotation * outer.rotation;
@@ -19,7 +17,6 @@ INLINE Pose from_lane(const Pose& a, int other) {
     r.position = from_lane(a.position, other);
     return r;
 }
-INLINE Pose pose(const Mat3& rotation, Vec3 position) { Pose r; r.rotation = rotation; r.position = position; return r; }
 INLINE Pose turned_about(const Mat3& rotation, Constant3 anchor) {
     return pose(rotation, vec3(anchor) - rotation * anchor);
 }
@@ -29,9 +26,7 @@ INLINE Pose pose_at_dof(const World& world, const Model& model, int dof) {
     const int joint = model.dof_joint[dof], type = model.joint_type[joint], body = model.dof_body[dof];
     const int q_index = model.joint_q_start[joint];
     const Real* q = world.joint_q + q_index;
-    Pose own;
-    for (int i = 0; i < 3; ++i) own.rotation.row[i] = vec3(real(i == 0), real(i == 1), real(i == 2));
-    own.position = zero3();
+    Pose own = pose(identity(), zero3());
     if (dof + 1 == model.dof_joint_end[dof]) {
         if (type == HINGE)
             own = turned_about(rotation_about(model.joint_axis[joint], q[0] - model.q_reference[q_index]),

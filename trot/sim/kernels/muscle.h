@@ -1,36 +1,43 @@
 // Muscles: a chain of straight segments through waypoints, under one tension = activation times peak force.
 // A segment pulls its two ends together: along the unit vector u from a to b, body a feels +tension u at a and body b
 // feels -tension u at b. About the common origin these are one wrench with opposite signs, since a x u = b x u.
+// Segments between the same two bodies lie in bundles (trot/sim/bundles.py). A lane goes through a bundle with the poses
+// of both bodies at hand, and adds up what all its segments do to them.
 #pragma once
 #include "parameters.h"
 
-struct Segment { Vec3 a, b, direction; Real length; };
+struct Segment { Vec3 a, direction; Real inverse_length; };
 
-INLINE Vec3 waypoint(const World& world, int body, Constant3 point) {
-    if (body < 0) return vec3(point) - world.origin;
-    return world.body_rotation[body] * point + world.body_position[body];
+INLINE Pose pose_of(const World& world, int body) {
+    return body < 0 ? pose(identity(), -world.origin) : pose(world.body_rotation[body], world.body_position[body]);
 }
+INLINE Vec3 waypoint(const World& world, int body, Constant3 point) { return pose_of(world, body) * point; }
 
-INLINE Segment muscle_segment(const World& world, const Model& model, int segment) {
+INLINE Segment muscle_segment(const Pose& of_a, const Pose& of_b, const Model& model, int segment) {
     Segment s;
-    s.a = waypoint(world, model.segment_body_a[segment], model.segment_point_a[segment]);
-    s.b = waypoint(world, model.segment_body_b[segment], model.segment_point_b[segment]);
-    const Vec3 span = s.b - s.a;
-    s.length = square_root(dot(span, span) + Scalar(1e-30));  // two waypoints in one place pull in no direction
-    s.direction = span * (one() / s.length);
+    s.a = of_a * model.segment_point_a[segment];
+    const Vec3 span = of_b * model.segment_point_b[segment] - s.a;
+    // Two waypoints in one place pull in no direction.
+    s.inverse_length = one() / square_root(dot(span, span) + Scalar(1e-30));
+    s.direction = span * s.inverse_length;
     return s;
 }
 
-INLINE Real muscle_tension(const World& world, const Model& model, int muscle) {
-    return world.control[model.muscle_actuator[muscle]] * model.muscle_peak_force[muscle];
+INLINE Real muscle_tension(const World& world, const Model& model, int segment) {
+    return world.control[model.segment_actuator[segment]] * model.segment_peak_force[segment];
 }
 
 // The wrench on body a; on body b it is the opposite.
 STAGE void muscles(World& world, const Model& model, int lane) {
-    FOR_LANES(segment, num_segments) {
-        const Segment s = muscle_segment(world, model, segment);
-        const Real tension = muscle_tension(world, model, model.segment_muscle[segment]);
-        world.segment_force[segment] = force_at(s.direction * tension, s.a);
+    FOR_LANES(bundle, num_bundles) {
+        const Pose of_a = pose_of(world, model.bundle_body_a[bundle]);
+        const Pose of_b = pose_of(world, model.bundle_body_b[bundle]);
+        Force sum = zero_force();
+        for (int k = model.bundle_segment_start[bundle]; k < model.bundle_segment_start[bundle + 1]; ++k) {
+            const Segment s = muscle_segment(of_a, of_b, model, k);
+            sum += force_at(s.direction * muscle_tension(world, model, k), s.a);
+        }
+        world.bundle_force[bundle] = sum;
     }
     barrier();
 }
@@ -39,45 +46,49 @@ INLINE Motion lambda_of(const Adjoint& adjoint, int body) {
     return body < 0 ? zero_motion() : adjoint.body_lambda[body];
 }
 
-// Derivative of tension * dot(direction, closing), the power of the pull when the bodies move with body_lambda;
-// closing is the velocity of a seen from b.
+// Derivative of tension * dot(direction, closing), the power of the pull when the bodies move with body_lambda; closing
+// is the velocity of a seen from body b. It is taken while body a moves and b stays. Where both move alike, the pull is
+// carried along, which gives what b's moving does. By the tension it is summed over substeps: activations hold still
+// during a control step.
 STAGE void muscles_adjoint(World& world, Adjoint& adjoint, const Model& model, int lane) {
-    FOR_LANES(segment, num_segments) {
-        const int muscle = model.segment_muscle[segment];
-        const Segment s = muscle_segment(world, model, segment);
-        const Real tension = muscle_tension(world, model, muscle);
-        const Motion lambda_a = lambda_of(adjoint, model.segment_body_a[segment]);
-        const Motion lambda_b = lambda_of(adjoint, model.segment_body_b[segment]);
-        const Vec3 closing = velocity_at(lambda_a, s.a) - velocity_at(lambda_b, s.b);
-        const Real power = dot(s.direction, closing);
-        const Vec3 pull = s.direction * tension;
-        // Moving an end turns the direction ...
-        const Vec3 turning = (closing - s.direction * power) * (tension / s.length);
-        // ... and shifts the point whose velocity counts.
-        const Vec3 a_bar = cross(pull, lambda_a.angular) - turning;
-        const Vec3 b_bar = turning - cross(pull, lambda_b.angular);
-        world.segment_force[segment] = force_at(pull, s.a);
-        adjoint.segment_pose_bar[2 * segment] = force_at(a_bar, s.a);
-        adjoint.segment_pose_bar[2 * segment + 1] = force_at(b_bar, s.b);
-        adjoint.segment_activation_bar[segment] = power * model.muscle_peak_force[muscle];
+    FOR_LANES(bundle, num_bundles) {
+        const int body_a = model.bundle_body_a[bundle], body_b = model.bundle_body_b[bundle];
+        const Pose of_a = pose_of(world, body_a), of_b = pose_of(world, body_b);
+        const Motion lambda = lambda_of(adjoint, body_a) - lambda_of(adjoint, body_b);
+        Force sum = zero_force(), pose_bar = zero_force();
+        for (int k = model.bundle_segment_start[bundle]; k < model.bundle_segment_start[bundle + 1]; ++k) {
+            const Segment s = muscle_segment(of_a, of_b, model, k);
+            const Real tension = muscle_tension(world, model, k);
+            const Vec3 closing = velocity_at(lambda, s.a), pull = s.direction * tension;
+            const Real power = dot(s.direction, closing);
+            // Moving the end turns the direction, and shifts the point whose velocity counts.
+            const Vec3 turning = (closing - s.direction * power) * (tension * s.inverse_length);
+            sum += force_at(pull, s.a);
+            pose_bar += force_at(cross(pull, lambda.angular) - turning, s.a);
+            adjoint.tension_bar[k] += power;
+        }
+        world.bundle_force[bundle] = sum;
+        adjoint.bundle_pose_bar[2 * bundle] = pose_bar;
+        adjoint.bundle_pose_bar[2 * bundle + 1] = -(pose_bar + cross(lambda, sum));
     }
     barrier();
-    FOR_LANES(muscle, num_muscles) {
-        Real sum = adjoint.activation_bar[muscle];
-        for (int s = model.muscle_segment_start[muscle]; s < model.muscle_segment_start[muscle + 1]; ++s)
-            sum += adjoint.segment_activation_bar[s];
-        adjoint.activation_bar[muscle] = sum;
-    }
 }
 
-// Takes what all segments that end on a body do to it off its number. body_segment holds 2 * segment + end.
+INLINE Real activation_bar(const Adjoint& adjoint, const Model& model, int muscle) {
+    Real sum = zero();
+    for (int k = model.muscle_segment_start[muscle]; k < model.muscle_segment_start[muscle + 1]; ++k)
+        sum += adjoint.tension_bar[model.muscle_segment[k]] * model.segment_peak_force[model.muscle_segment[k]];
+    return sum;
+}
+
+// Takes what all bundles that end on a body do to it off its number. body_bundle holds 2 * bundle + end.
 INLINE void subtract_muscle_forces(World& world, const Model& model, int lane) {
     FOR_LANES(item, 6 * num_bodies) {
         const int body = item / 6, number = item % 6;
         Real sum = numbers(world.body_force)[item];
-        for (int k = model.body_segment_start[body]; k < model.body_segment_start[body + 1]; ++k) {
-            const int end = model.body_segment[k];
-            const Real pull = numbers(&world.segment_force[end / 2])[number];
+        UNROLL_SOME for (int k = model.body_bundle_start[body]; k < model.body_bundle_start[body + 1]; ++k) {
+            const int end = model.body_bundle[k];
+            const Real pull = numbers(&world.bundle_force[end / 2])[number];
             sum += end % 2 ? pull : -pull;
         }
         numbers(world.body_force)[item] = sum;
@@ -88,8 +99,8 @@ INLINE void subtract_muscle_pose_bars(Adjoint& adjoint, const Model& model, int 
     FOR_LANES(item, 6 * num_bodies) {
         const int body = item / 6, number = item % 6;
         Real sum = numbers(adjoint.pose_bar)[item];
-        for (int k = model.body_segment_start[body]; k < model.body_segment_start[body + 1]; ++k)
-            sum -= numbers(&adjoint.segment_pose_bar[model.body_segment[k]])[number];
+        UNROLL_SOME for (int k = model.body_bundle_start[body]; k < model.body_bundle_start[body + 1]; ++k)
+            sum -= numbers(&adjoint.bundle_pose_bar[model.body_bundle[k]])[number];
         numbers(adjoint.pose_bar)[item] = sum;
     }
     barrier();

@@ -26,6 +26,11 @@ INLINE Vec3 select(Mask m, Vec3 a, Vec3 b) {
 
 struct Mat3 { Vec3 row[3]; };
 
+INLINE Mat3 identity() {
+    Mat3 r;
+    for (int i = 0; i < 3; ++i) r.row[i] = vec3(real(i == 0), real(i == 1), real(i == 2));
+    return r;
+}
 INLINE Mat3 mat3(const Constant33& a) {
     Mat3 r;
     for (int i = 0; i < 3; ++i) r.row[i] = vec3(a.row[i]);
@@ -45,6 +50,12 @@ INLINE Vec3 column(const Mat3& a, int j) {
     if (j == 1) return vec3(a.row[0].y, a.row[1].y, a.row[2].y);
     return vec3(a.row[0].z, a.row[1].z, a.row[2].z);
 }
+
+// Where a frame is in another.
+struct Pose { Mat3 rotation; Vec3 position; };
+
+INLINE Pose pose(const Mat3& rotation, Vec3 position) { Pose r; r.rotation = rotation; r.position = position; return r; }
+INLINE Vec3 operator*(const Pose& a, Constant3 point) { return a.rotation * point + a.position; }
 
 // Rotation by an angle about a unit axis (Rodrigues).
 INLINE Mat3 rotation_about(Constant3 axis, Real angle) {

@@ -72,7 +72,7 @@ INLINE void load_cotangents(Adjoint& adjoint, const Model& model, int lane, cons
         const int column = c.tangent ? dof : model.dof_q[dof];
         if (column >= 0) adjoint.joint_q_bar[dof] = load(c.next_q_bar, c.bar_rows, q_width, block, column);
     }
-    FOR_LANES(muscle, num_muscles) adjoint.activation_bar[muscle] = zero();
+    FOR_LANES(segment, num_segments) adjoint.tension_bar[segment] = zero();
     if (num_servos > 0) FOR_LANES(servo, num_servos) adjoint.servo_control_bar[servo] = zero();
     FOR_LANES(k, num_acts) {
         adjoint.act_bar[k] = load(c.next_activation_bar, c.bar_rows, num_acts, block, k);

@@ -58,7 +58,7 @@ struct World : Substep, Factor, BodyMotions {
 
     // body_force.h, muscle.h
     Force body_force[num_bodies];  // what the joints must supply; after the sweep, to the whole subtree
-    Force segment_force[at_least_one(num_segments)];
+    Force bundle_force[at_least_one(num_bundles)];  // on the first body of a bundle; on the second it is the opposite
 
     // tendon.h, hill_muscle.h
     Force piece_wrench[2 * at_least_one(num_pieces)];  // on its two ends, per unit of push along it
@@ -89,7 +89,7 @@ struct Adjoint {
     Real joint_q_bar[num_dofs];  // in tangent coordinates: one number per dof
     Real joint_qd_bar[num_dofs];
     Real joint_force_bar[num_dofs];  // summed over substeps: motors hold still during a control step
-    Real activation_bar[at_least_one(num_muscles)];
+    Real tension_bar[at_least_one(num_segments)];  // of each segment, summed over substeps likewise
     Real act_bar[at_least_one(num_acts)];
     Real act_control_bar[at_least_one(num_acts)];    // summed over substeps, as the next
     Real hill_control_bar[at_least_one(num_hills)];  // of muscles whose activation is the control
@@ -102,8 +102,7 @@ struct Adjoint {
     Force pose_bar[num_bodies];  // with respect to moving the body by a small Motion
     Force dof_velocity_bar[num_dofs];
     Force dof_pose_bar[num_dofs];
-    Force segment_pose_bar[2 * at_least_one(num_segments)];
-    Real segment_activation_bar[at_least_one(num_segments)];
+    Force bundle_pose_bar[2 * at_least_one(num_bundles)];
     Real piece_lambda_rate[at_least_one(num_pieces)];
     Real hill_length_bar[at_least_one(num_hills)];
     Real hill_rate_bar[at_least_one(num_hills)];
