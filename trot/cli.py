@@ -60,11 +60,11 @@ def train(arguments: list[str]) -> int:
     """Teach a policy by gradients through the simulation."""
     from trot.learn.begin import begin
     from trot.learn.candidates import with_candidates
-    from trot.learn.train import choose_device, parse_settings
+    from trot.learn.train import on_cuda, parse_settings
 
     settings = parse_settings(arguments)
     worlds_given = any(argument.partition("=")[0] in ("--worlds", "--num-worlds") for argument in arguments)
-    begin(with_candidates(settings, choose_device(settings.device).startswith("cuda"), worlds_given))
+    begin(with_candidates(settings, on_cuda(settings.device), worlds_given))
     return 0
 
 

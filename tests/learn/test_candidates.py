@@ -1,11 +1,13 @@
 """How many candidates begin where nothing, or only a part, is said; the tables' numbers are typed in here once more."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 import trot
 from trot.api import training
 from trot.cli import main
-from trot.learn import contest
 from trot.learn.algorithms import find_algorithm
 from trot.learn.candidates import end_of_round, rounds_of, with_candidates
 from trot.learn.train import parse_settings
@@ -31,8 +33,7 @@ def begun(*arguments, on_cuda=True, worlds_given=False):
         ("hopper", (8, 8 * 256)),
         ("half_cheetah", (1, 64)),
         ("ant", (8, 8 * 64)),
-        # By RPO, whose seeds end close to each other.
-        ("humanoid", (1, 128)),
+        ("humanoid", (8, 8 * 256)),
         ("muscle_humanoid", (4, 4 * 64)),
         ("quadruped", (1, 256)),
     ],
@@ -47,7 +48,6 @@ def test_unless_told_a_gpu_has_what_serves_the_task_and_the_cpu_one(task, expect
     [
         ["--stop-at", "5000"],
         ["--minutes", "2"],
-        ["--start-from", "elsewhere"],
         ["--preset", "paper"],
         ["--algo", "rpo"],
         ["--algo", "ppo"],
@@ -60,17 +60,38 @@ def test_one_alone_where_a_contest_would_not_do_as_asked(options):
     assert begun("ant", *options)[1] == parse_settings(["ant", *options]).settings.num_worlds
 
 
-def test_the_humanoid_learns_by_rpo_on_a_gpu_unless_told_otherwise():
-    def algorithm(*arguments):
-        found = parse_settings(["humanoid", *arguments])
-        return found.algo, type(found.settings).__name__
+def test_one_alone_goes_on_from_another_run():
+    settings = replace(parse_settings(["ant", "--device", "cuda"]), start_from=Path("elsewhere"))
+    assert with_candidates(settings, on_cuda=True, worlds_given=False).candidates == 1
 
-    assert algorithm("--device", "cuda") == ("rpo", "RpoSettings")
-    assert algorithm("--device", "cpu") == algorithm() == ("shac", "ShacSettings")
-    assert algorithm("--device", "cuda", "--algo", "shac") == ("shac", "ShacSettings")
-    assert algorithm("--device", "cuda", "--preset", "paper") == ("shac", "ShacSettings")
-    assert parse_settings(["ant", "--device", "cuda"]).algo == "shac"
-    assert begun("humanoid", "--algo", "shac") == (4, 4 * 64)
+
+def test_the_humanoid_has_wide_networks_on_a_gpu_unless_told_otherwise():
+    def preset(*arguments):
+        found = parse_settings(["humanoid", *arguments])
+        return found.preset, found.settings.actor_hidden, found.settings.critic_hidden
+
+    wide, usual = (400, 200, 100), ((256, 128), (128, 128))
+    assert preset("--device", "cuda") == preset("--device", "cuda", "--algo", "shac") == ("gpu", wide, wide)
+    assert preset("--device", "cpu", "--preset", "gpu") == ("gpu", wide, wide)
+    assert preset("--device", "cpu") == preset() == ("tuned", *usual)
+    assert preset("--device", "cuda", "--preset", "paper") == ("paper", *usual)
+    assert parse_settings(["ant", "--device", "cuda"]).preset == "tuned"
+    assert begun("humanoid", "--preset", "gpu") == (8, 8 * 256)
+    assert begun("humanoid", "--preset", "tuned") == (1, 64)
+
+
+def test_so_has_the_call(monkeypatch):
+    begun = []
+
+    def begin(settings):
+        begun.append(settings)
+        raise NotImplementedError
+
+    monkeypatch.setattr(training, "begin", begin)
+    for device, preset in (("cuda", "gpu"), ("cpu", "tuned")):
+        with pytest.raises(NotImplementedError):
+            trot.train("humanoid", device=device)
+        assert begun[-1].preset == preset
 
 
 def test_rounds_of_a_whole_episode_are_enough():
@@ -102,7 +123,7 @@ def test_what_is_asked_for_is_not_taken_back():
 @pytest.mark.parametrize(("given", "worlds"), [([], 4 * 64), (["--worlds", "32"], 32), (["--num-worlds=32"], 32)])
 def test_the_command_knows_which_worlds_were_given(given, worlds, monkeypatch):
     begun = []
-    monkeypatch.setattr(contest, "train_by_contest", begun.append)
+    monkeypatch.setattr("trot.learn.begin.train_by_contest", begun.append)
     assert main(["train", "ant", "--candidates", "4", "--device", "cpu", *given]) == 0
     assert begun[0].candidates == 4 and begun[0].settings.num_worlds == worlds
 
@@ -115,7 +136,7 @@ def test_so_does_the_call(given, worlds, monkeypatch):
         begun.append(settings)
         raise NotImplementedError
 
-    monkeypatch.setattr(training, "train_by_contest", begin)
+    monkeypatch.setattr("trot.learn.begin.train_by_contest", begin)
     with pytest.raises(NotImplementedError):
         trot.train("ant", candidates=4, device="cpu", **given)
     assert begun[0].candidates == 4 and begun[0].settings.num_worlds == worlds

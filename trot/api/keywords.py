@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from trot.learn.algorithms import find_algorithm
 from trot.learn.schedule import Schedule
-from trot.learn.train import TrainSettings, default_settings
+from trot.learn.train import TrainSettings, default_settings, on_cuda
 
 Settings = TypeVar("Settings")
 
@@ -29,7 +29,7 @@ def settings_of_keywords(
     likewise.
     """
     algorithm = find_algorithm(algo)
-    preset = preset or algorithm.default_preset
+    preset = preset or algorithm.preset_for(task, on_cuda(own.get("device", "auto")))
     tuned = default_settings(algorithm, task, preset, given.get("start_from"))
     of_schedule, of_algorithm = _names(Schedule()), _names(tuned)
     # As the command calls it, unless an algorithm of the user's own has a setting of that name.

@@ -16,12 +16,13 @@ from trot.envs.given_task import FROM_PYTHON, GivenTask
 from trot.envs.randomize import Randomize
 from trot.envs.ranks import refuse_ranks
 from trot.envs.registry import task_name
+from trot.learn.algorithms import DEFAULT_ALGORITHM
 from trot.learn.begin import begin
 from trot.learn.candidates import with_candidates
 from trot.learn.contest import has_contest, resume_contest
 from trot.learn.resume import resume as go_on
 from trot.learn.resume_together import resume_together
-from trot.learn.train import Stopped, algorithm_for, choose_device
+from trot.learn.train import Stopped, on_cuda
 from trot.runs.folder import RunFolder
 
 Seeds = str | Sequence[int]
@@ -78,7 +79,8 @@ def train(
         task: One of `trot tasks`, path/to/file.py:Class, or a Task, as a class or as an object. A class of a module is
             read from its file; one of a notebook, and an object, are known to this process alone.
         algo: One of `trot algorithms`, or path/to/file.py:NAME; unless given, what `trot train` would take.
-        preset: Where the settings come from; the algorithm's first preset unless given, which is tuned for the task.
+        preset: Where the settings come from; the algorithm's first preset unless given, which is tuned for the task,
+            or on a GPU another that serves the task better there.
         seed: Of the run, 0 unless given.
         seeds: Several at once, in one batch, as range(16), [0, 3, 7] or "0-15"; then TrainedRuns come back.
         device: auto takes CUDA where there is a GPU.
@@ -98,7 +100,7 @@ def train(
         raise ValueError("seeds names no seed: give some, such as range(16) or [0, 3, 7]")
     asked = settings_of_keywords(
         task_name(task),
-        algo or algorithm_for(task_name(task), preset, device),
+        algo or DEFAULT_ALGORITHM,
         preset,
         settings,
         seed=0 if seed is None else seed,
@@ -108,8 +110,7 @@ def train(
         name=name,
         randomize=randomize or Randomize(),
     )
-    on_cuda = choose_device(device).startswith("cuda")
-    asked = with_candidates(asked, on_cuda, worlds_given=bool({"worlds", "num_worlds"} & set(settings)))
+    asked = with_candidates(asked, on_cuda(device), worlds_given=bool({"worlds", "num_worlds"} & set(settings)))
     with progress_shown(), _stopped_in_python():
         ended = [TrainedRun(run) for run in begin(asked)]
         return TrainedRuns(ended) if texts else ended[0]

@@ -40,7 +40,7 @@ def _too_few_worlds(settings: TrainSettings[Any]) -> bool:
 
 def _found_best(settings: TrainSettings[Any], on_cuda: bool) -> int:
     algorithm, schedule = find_algorithm(settings.algo), settings.schedule
-    tuned = settings.preset in (None, algorithm.default_preset)
+    tuned = settings.preset in (None, algorithm.preset_for(settings.task, on_cuda))
     ends_early = schedule.stop_at is not None or schedule.minutes is not None
     alone = settings.view or settings.start_from is not None or ends_early or launched()
     return 1 if alone or not (on_cuda and tuned) else algorithm.candidates.get(settings.task, 1)

@@ -413,7 +413,9 @@ class Algorithm:
     presets: Mapping[str, Callable[[str], LearnerSettings]]
     """Name to what gives the settings for a task by its name; the first is the default."""
     candidates: Mapping[str, int] = field(default_factory=dict)
-    """By task: how many serve it best on a GPU, with the default preset; one where nothing is said."""
+    """By task: how many serve it best on a GPU, with the preset that it has there; one where nothing is said."""
+    gpu_presets: Mapping[str, str] = field(default_factory=dict)
+    """By task: the preset that serves it best on a GPU, where that is not the first."""
 
     def __post_init__(self) -> None:
         if not self.presets:
@@ -422,6 +424,10 @@ class Algorithm:
     @property
     def default_preset(self) -> str:
         return next(iter(self.presets))
+
+    def preset_for(self, task: str, on_cuda: bool) -> str:
+        """Unless one is named."""
+        return self.gpu_presets.get(task, self.default_preset) if on_cuda else self.default_preset
 
     def paper_settings(self, task: str) -> Any:
         """What measurements are made with, so that they stay comparable: the preset `paper`, the default without."""

@@ -20,7 +20,7 @@ from trot.envs.ranks import ranks_on
 from trot.envs.registry import make_env, make_task
 from trot.envs.trainable import require_trainable
 from trot.learn.agent import described_agent, load_agent
-from trot.learn.algorithms import DEFAULT_ALGORITHM, algorithm_lines, default_algorithm, find_algorithm
+from trot.learn.algorithms import DEFAULT_ALGORITHM, algorithm_lines, find_algorithm
 from trot.learn.learner import Algorithm, Learner, LearnerSettings
 from trot.learn.led import place_of, see_through, together
 from trot.learn.run_record import RunRecord, resume_command, writing_into
@@ -42,9 +42,10 @@ class TrainSettings(Generic[Settings]):
     settings: Annotated[Settings, tyro.conf.OmitArgPrefixes]
     """The algorithm's."""
     algo: str = DEFAULT_ALGORITHM
-    """One of `trot algorithms`, or path/to/file.py:NAME; rpo unless given for the Humanoid on a GPU, else shac."""
+    """One of `trot algorithms`, or path/to/file.py:NAME."""
     preset: str | None = None
-    """Where the defaults of the options come from; the algorithm's first preset unless given."""
+    """Where the defaults of the options come from; the algorithm's first preset unless given, or on a GPU another that
+    serves the task better there."""
     start_from: Path | None = None
     """A run folder whose best policy, with its statistics of observations, is what this run begins with. Options that
     give a policy its form are those of that run unless given."""
@@ -146,9 +147,9 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
     for option, otherwise in (("--algo", None), ("--preset", None), ("--device", "auto"), ("--start-from", None)):
         first.add_argument(option, default=otherwise)
     chosen, _ = first.parse_known_args(arguments)
-    algo = chosen.algo or algorithm_for(task or "", chosen.preset, chosen.device)
+    algo = chosen.algo or DEFAULT_ALGORITHM
     algorithm = find_algorithm(algo)
-    preset = chosen.preset or algorithm.default_preset
+    preset = chosen.preset or algorithm.preset_for(task or "", on_cuda(chosen.device))
     resolved = default_settings(algorithm, task or "", preset, chosen.start_from)
     default = TrainSettings(task or "", resolved, algo, preset, randomize=randomize)
     kind = TrainSettings[algorithm.settings]  # type: ignore[name-defined]
@@ -167,11 +168,6 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
     return settings
 
 
-def algorithm_for(task: str, preset: str | None, device: str) -> str:
-    """What learns a task unless an algorithm is named. A preset that is named is one of the usual algorithm's."""
-    return DEFAULT_ALGORITHM if preset else default_algorithm(task, choose_device(device).startswith("cuda"))
-
-
 def default_settings(algorithm: Algorithm, task: str, preset: str, start_from: Path | str | None) -> LearnerSettings:
     """Those of the preset; the form of the policy is that of the run to start from, where there is one."""
     resolved: LearnerSettings = algorithm.resolve(task, preset)
@@ -183,6 +179,11 @@ def choose_device(device: str) -> str:
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return device
+
+
+def on_cuda(device: str) -> bool:
+    """Whether that chooses a GPU."""
+    return choose_device(device).startswith("cuda")
 
 
 def make_learner(algorithm: Algorithm, env: Env, settings: TrainSettings[Any]) -> Learner:

@@ -29,14 +29,6 @@ ALGORITHMS = {
 }
 
 DEFAULT_ALGORITHM = "shac"
-BEST_ON_CUDA = {"humanoid": "rpo"}
-"""By task: what returns most on a GPU, where that is another; docs/better.md has the numbers. Its networks are wide,
-which on the CPU takes longer than it saves."""
-
-
-def default_algorithm(task: str, on_cuda: bool) -> str:
-    """What learns a task unless an algorithm is named."""
-    return BEST_ON_CUDA.get(task, DEFAULT_ALGORITHM) if on_cuda else DEFAULT_ALGORITHM
 
 
 def find_algorithm(name: str) -> Algorithm:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from trot.envs.env import Env
 from trot.envs.move import Move
-from trot.learn.algorithms.shac_settings import CANDIDATES, ShacSettings, general, long_windows, paper, tuned
+from trot.learn.algorithms.shac_settings import CANDIDATES, GPU_PRESETS, LONG_PRESETS, PRESETS, ShacSettings
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.critic_fit import CriticFit
 from trot.learn.critic_fit_cuda import CudaCriticFit
@@ -474,20 +474,23 @@ SHAC = Algorithm(
     summary="gradients through short windows, a critic beyond: most return per sample; the one to begin with",
     settings=ShacSettings,
     learner=Shac,
-    presets={"tuned": tuned, "paper": paper, "general": general},
+    presets=PRESETS,
     candidates=CANDIDATES,
+    gpu_presets=GPU_PRESETS,
 )
+
+
+def _without_critic(preset: Callable[[str], ShacSettings], task: str) -> ShacSettings:
+    return replace(preset(task), critic=False)
+
+
 NO_CRITIC = Algorithm(
     name="shac-no-critic",
     label="SHAC without critic",
     summary="the same without the critic, to see what it is for",
     settings=ShacSettings,
     learner=Shac,
-    presets={
-        "tuned": lambda task: replace(tuned(task), critic=False),
-        "paper": lambda task: replace(paper(task), critic=False),
-        "general": lambda task: replace(general(task), critic=False),
-    },
+    presets={name: partial(_without_critic, preset) for name, preset in PRESETS.items() if name != "gpu"},
 )
 BPTT = Algorithm(
     name="bptt",
@@ -495,5 +498,5 @@ BPTT = Algorithm(
     summary="gradients through long windows, no critic: for smooth tasks without contact",
     settings=ShacSettings,
     learner=Shac,
-    presets={"tuned": long_windows, "general": long_windows},
+    presets=LONG_PRESETS,
 )
