@@ -99,7 +99,11 @@ BETTER = {
     "quadruped": {"symmetric": True},
     "humanoid": {"critic_lr": 2e-3, "target_keep": 0.2},
     "muscle_humanoid": {
-        "actor_lr": 5e-3, "critic_lr": 1.4e-3, "target_keep": 0.91, "gamma": 0.984, "iterations": 2400,
+        "actor_lr": 5e-3,
+        "critic_lr": 1.4e-3,
+        "target_keep": 0.91,
+        "gamma": 0.984,
+        "iterations": 2400,
     },
 }
 # And what serves a GPU yet better.
