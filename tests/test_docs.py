@@ -1,11 +1,13 @@
 """The documentation site builds, loads nothing from elsewhere, and what README and docs name exists."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from made_run import make_run
 
 from bench.docs_commands import UNKNOWN, make_folder, small, told_commands
 from bench.docs_commands import main as run_docs_commands
@@ -111,6 +113,9 @@ def test_every_command_of_readme_and_docs_can_be_run_by_the_script_or_has_a_reas
     assert {one.words[1] for one in run if one.words[0] == "trot"} - {"--help"} == set(COMMANDS) - {"replay-fault"}
     make_folder(tmp_path)
     monkeypatch.chdir(tmp_path)
+    # The run that some go on from, which the command before them trains.
+    made, _ = make_run(tmp_path / "made", "ant")
+    shutil.copytree(made.path, tmp_path / "runs" / "ant-shac-0")
     # What is run stays small, and can be read by the command that it is for.
     for one in run:
         if one.words[:2] == ("trot", "train") and "--help" not in one.words:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from alike import same_bits
 from ctrl_c import ctrl_c_in_iteration, timeless_rows
+from made_run import make_run
 from small_run import DOCKING
 
 import trot
@@ -270,7 +271,6 @@ def test_a_contest_goes_on_with_none_that_has_other_settings(tmp_path, monkeypat
         (["--candidates", "-1"], "candidates must be 1 or more, or 0 for what serves the task, not -1"),
         (["--num-worlds", "18"], "18 worlds cannot be shared by 4 candidates"),
         (["--iterations", "11"], "the last of 3 rounds have 16 steps, and an episode"),
-        (["--start-from", "elsewhere"], "--start-from is for one policy: leave --candidates out"),
         (["--view"], "--view shows one policy: leave --candidates out"),
         (["--algo", "ppo"], "Ppo cannot learn with several seeds at once"),
     ],
@@ -281,6 +281,13 @@ def test_what_cannot_be_held_leaves_no_folder(tmp_path, capsys, options, message
     assert main(["train", DOCKING, "--runs", str(tmp_path), *given]) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_contest_has_no_run_to_start_from(tmp_path, capsys):
+    make_run(tmp_path)
+    assert train(tmp_path / "runs", "--start-from", str(tmp_path / "cartpole")) == 2
+    assert "--start-from is for one policy: leave --candidates out" in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "runs").exists()
 
 
 def test_under_torchrun_it_is_refused(tmp_path, monkeypatch, capsys):

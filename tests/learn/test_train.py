@@ -273,7 +273,7 @@ def test_mistakes_are_one_line(arguments, message, capsys, tmp_path, monkeypatch
         ),
         (["--algo", "x"], f"there is no algorithm 'x'. There are: {', '.join(ALGORITHMS)}; your own is "),
         (["--algo", "missing.py:MINE"], "no algorithm file 'missing.py'"),
-        (["--preset", "tunde"], "preset must be one of tuned, paper, general, not 'tunde'"),
+        (["--preset", "tunde"], "preset must be one of tuned, paper, general, gpu, not 'tunde'"),
     ],
 )
 def test_an_unknown_algorithm_or_preset_names_those_there_are(options, message, capsys, tmp_path, monkeypatch):

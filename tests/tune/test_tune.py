@@ -15,7 +15,7 @@ from alike import same_bits
 from ctrl_c import ctrl_c_in_iteration, timeless_rows
 from kicked_weight import BEST_RATE, KICKED, cost
 from killed_trot import KilledTrot
-from made_run import rewrite_settings
+from made_run import make_run, rewrite_settings
 from small_run import DOCKING
 
 from trot.cli import main
@@ -232,7 +232,6 @@ def test_another_search_in_the_same_folder_is_refused(whole, capsys):
         (["--algo", "ppo"], "'ppo' cannot learn with several settings in one batch; shac, shac-no-critic and bptt can"),
         (["--set", "actor_lr=1e-3"], "--set actor_lr=1e-3: actor_lr is what --over or --groups varies"),
         (["--set", "seed=1"], "--set seed=1: a search gives its trials their seed itself"),
-        (["--set", "start_from=runs/ant"], "--set start_from: trials learn in one batch, and start_from is for a run"),
         (["--set", "view=true"], "--set view: trials learn in one batch, and view is for a run"),
         (["--set", "horizon"], "--set takes NAME=VALUE, not 'horizon'"),
         (["--set", "horizont=8"], "perhaps you meant --horizon"),
@@ -247,6 +246,14 @@ def test_mistakes_are_named_before_anything_is_made(tmp_path, capsys, options, s
     printed = capsys.readouterr().err
     assert said in printed and printed.startswith("trot tune: ") and printed.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_trials_have_no_run_to_start_from(tmp_path, capsys):
+    make_run(tmp_path)
+    assert tune(tmp_path / "tuned", "--set", f"start_from={tmp_path / 'cartpole'}") == 2
+    said = "trot tune: --set start_from: trials learn in one batch, and start_from is for a run"
+    assert capsys.readouterr().err.startswith(said)
+    assert not (tmp_path / "tuned").exists()
 
 
 def test_groups_are_every_combination_and_networks_may_differ():

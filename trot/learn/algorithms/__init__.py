@@ -61,8 +61,8 @@ def algorithm_lines() -> list[str]:
 
 def print_algorithms() -> None:
     """One line per algorithm."""
-    print(f"{'algorithm':<16}{'presets':<24}what it does")
+    print(f"{'algorithm':<16}{'presets':<28}what it does")
     for name in ALGORITHMS:
         found = find_algorithm(name)
-        print(f"{name:<16}{', '.join(found.presets):<24}{found.label}: {found.summary}")
+        print(f"{name:<16}{', '.join(found.presets):<28}{found.label}: {found.summary}")
     print("Options of one: trot train ant --algo bptt --help. Your own: path/to/file.py:NAME (docs/add_algorithm.md)")
