@@ -6,6 +6,8 @@ python -m bench.train --algo bptt --tasks cartpole
 python -m bench.train --tasks ant --members 16    sixteen seeds in one batch
 python -m bench.train --tasks ant --worlds 16 --horizon 128
 python -m bench.train --compare           beside the program released with the SHAC paper, on an H200
+
+What it takes to be ready, kernels built or loaded and on CUDA graphs captured, stands in the last column.
 """
 
 from __future__ import annotations
@@ -84,12 +86,12 @@ def run_train_bench(settings: TrainBenchSettings) -> None:
 
 
 def _table(measured: list[IterationTime], compare: bool) -> str:
-    head = ["task", "worlds", *measured[0].phases, "iteration", "steps/s"]
+    head = ["task", "worlds", *measured[0].phases, "iteration", "steps/s", "ready, s"]
     rows = []
     for row in measured:
         parts = [f"{ms:.1f}" for ms in (*row.phases.values(), row.total)]
         worlds = str(row.worlds) if row.members is None else f"{row.members} x {row.worlds}"
-        rows.append([row.task, worlds, *parts, f"{row.steps_per_second:,.0f}"])
+        rows.append([row.task, worlds, *parts, f"{row.steps_per_second:,.0f}", f"{row.ready:.1f}"])
     if any(row.updates for row in measured):
         head.append("updates/s")
         for cells, row in zip(rows, measured, strict=True):

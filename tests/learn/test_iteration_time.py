@@ -17,9 +17,12 @@ def test_medians_of_the_phases_after_the_warm_up(monkeypatch):
     act, learn = iter([9.0] * WARM_UP + [0.1, 0.5, 0.2]), iter([9.0] * WARM_UP + [0.3, 0.2, 0.7])
     clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
 
+    def spend(seconds):
+        clock.now += seconds
+
     def phase(name, seconds):
         def run():
-            clock.now += next(seconds)
+            spend(next(seconds))
 
         return Phase(name, run)
 
@@ -28,7 +31,10 @@ def test_medians_of_the_phases_after_the_warm_up(monkeypatch):
         device=torch.device("cpu"), phases=lambda: phases, steps=torch.tensor(600), updates_per_iteration=5
     )
     monkeypatch.setattr(iteration_time, "time", clock)
-    monkeypatch.setattr(iteration_time, "make_env", lambda *given: None)
+    # A kernel is built for 3 s, and for 2 s graphs are captured.
+    monkeypatch.setattr(iteration_time, "make_env", lambda *given: spend(3.0))
+    captured = iteration_time.fast_phases
+    monkeypatch.setattr(iteration_time, "fast_phases", lambda learner: spend(2.0) or captured(learner))
     algorithm = SimpleNamespace(learner=lambda *given: learner)
     found = measure_iterations(algorithm, "ant", LearnerSettings(num_worlds=4), "cpu", iterations=3)
     assert found.phases == pytest.approx({"act": 200, "learn": 300})
@@ -36,6 +42,7 @@ def test_medians_of_the_phases_after_the_warm_up(monkeypatch):
     assert (found.worlds, found.steps, found.updates) == (4, 100, 5)
     assert found.total == pytest.approx(500) and found.steps_per_second == pytest.approx(200)
     assert found.updates_per_second == pytest.approx(10)
+    assert found.ready == pytest.approx(5)
 
 
 def test_members_count_all_their_steps():

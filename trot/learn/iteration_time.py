@@ -36,6 +36,9 @@ class IterationTime:
     updates: int
     """Steps of the optimiser in an iteration; 0 where that says little."""
     phases: dict[str, float]
+    ready: float
+    """Seconds from nothing to the first iteration: kernels built, or loaded where they were built before; on CUDA its
+    graphs too."""
     members: int | None = None
     """Seeds that learned in one batch."""
 
@@ -64,6 +67,7 @@ def measure_iterations(
 
     Under torchrun, every rank measures, with its share of the worlds.
     """
+    begun = time.perf_counter()
     ranks = ranks_on(device)
     if members is not None:
         refuse_ranks("a batch of several seeds")
@@ -74,6 +78,7 @@ def measure_iterations(
         learner = algorithm.learner(make_env(task, settings.num_worlds, device), settings, 0)
     with one_torch_thread():
         phases = fast_phases(learner)
+        ready = time.perf_counter() - begun
         moments = [Moment(learner.device)]
         for iteration in [0, *range(LATE, LATE + WARM_UP + iterations - 1)]:
             for phase in phases.values():
@@ -84,7 +89,7 @@ def measure_iterations(
         times[name].append(begin.milliseconds_to(end))
     medians = {name: statistics.median(values[WARM_UP:]) for name, values in times.items()}
     steps, updates = round(int(learner.steps.sum()) / (WARM_UP + iterations)), learner.updates_per_iteration
-    return IterationTime(task, learner.device.type, settings.num_worlds, steps, updates, medians, members)
+    return IterationTime(task, learner.device.type, settings.num_worlds, steps, updates, medians, ready, members)
 
 
 class Moment:
