@@ -8,6 +8,7 @@ import pytest
 from small_run import small_run
 
 from trot.cli import main
+from trot.learn.algorithms.shac import Shac
 from trot.learn.tensorboard import open_tensorboard
 from trot.learn.weights_and_biases import open_wandb
 from trot.runs.folder import RunFolder
@@ -117,6 +118,16 @@ def test_tensorboard_itself_reads_every_row_once_after_a_resumption(tmp_path):
     assert set(read.Tags()["scalars"]) == {"return", "faults"}
     assert [(event.step, event.value) for event in read.Scalars("return")] == [(7, 1.5), (8, 9.0)]
     assert [(event.step, event.value) for event in read.Scalars("faults")] == [(7, 0), (8, 3)]
+
+
+def test_a_training_that_breaks_off_leaves_no_writer_open(summaries, tmp_path, monkeypatch):
+    def breaks(learner):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(Shac, "finish", breaks)
+    with pytest.raises(RuntimeError, match="broken"):
+        small_run(tmp_path, "cartpole", iterations=2)
+    assert summaries[-1] == "close"
 
 
 def test_wandb_gets_what_metrics_csv_gets_and_goes_on_as_the_same_run(wandb_calls, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 
@@ -96,15 +97,16 @@ class Trainer:
 
     def run(self) -> None:
         """Train without a word at the end: records tell what failed, and `interruption` whether a signal ended it."""
-        for record in self.records:
-            if not record.ended:
-                record.open()
-        with self.interruption, one_torch_thread(), Progress(self.shown_total) as self.progress:
-            self.progress.update(self.iteration, {})
-            while not self._iterate():
-                pass
-        for record in self.records:
-            record.close()
+        with contextlib.ExitStack() as opened:
+            for record in self.records:
+                if not record.ended:
+                    record.open()
+                # Also after an error: what writes curves has threads of its own, which would go on.
+                opened.callback(record.close)
+            with self.interruption, one_torch_thread(), Progress(self.shown_total) as self.progress:
+                self.progress.update(self.iteration, {})
+                while not self._iterate():
+                    pass
 
     def _iterate(self) -> bool:
         """One iteration and what is due after it; True at the end."""
