@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from trot.compare.plan import Variant, task_title
 from trot.compare.report import EXPLANATION, LEVELS, RETURNS, Report, levels_rows, make_report, returns_rows
-from trot.learn.algorithms.shac import NO_CRITIC, SHAC
+from trot.learn.algorithms.bptt import NO_CRITIC
+from trot.learn.algorithms.shac import SHAC
 from trot.learn.learner import PAPER
 from trot.study.one_study import Study
 from trot.study.study_folder import StudyFolder

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 ALGORITHMS = {
     "shac": "trot.learn.algorithms.shac:SHAC",
-    "shac-no-critic": "trot.learn.algorithms.shac:NO_CRITIC",
-    "bptt": "trot.learn.algorithms.shac:BPTT",
+    "shac-no-critic": "trot.learn.algorithms.bptt:NO_CRITIC",
+    "bptt": "trot.learn.algorithms.bptt:BPTT",
     "ppo": "trot.learn.algorithms.ppo:PPO",
     "sac": "trot.learn.algorithms.sac:SAC",
     "redq": "trot.learn.algorithms.redq:REDQ",

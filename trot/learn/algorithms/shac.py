@@ -8,8 +8,8 @@ One iteration, top to bottom in this file:
     fit_critic      TD(lambda) targets from the window's rewards; some passes of mini-batches
     finish          normaliser, target critic, one row of metrics
 
-Without the critic, and with long windows, it is back-propagation through time. No part asks the device for an answer,
-so that on CUDA each is captured in a graph once and then replayed.
+Without the critic, and with long windows, it is back-propagation through time (bptt.py). No part asks the device for an
+answer, so that on CUDA each is captured in a graph once and then replayed.
 
 In an environment with members, as many policies learn side by side, each what it would learn alone. What is said of
 steps and worlds below is then of each member's, behind a leading axis of members.
@@ -18,7 +18,6 @@ steps and worlds below is then of each member's, behind a leading axis of member
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -27,7 +26,7 @@ from torch import Tensor
 
 from trot.envs.env import Env
 from trot.envs.move import Move
-from trot.learn.algorithms.shac_settings import CANDIDATES, GPU_PRESETS, LONG_PRESETS, PRESETS, ShacSettings
+from trot.learn.algorithms.shac_settings import CANDIDATES, GPU_PRESETS, PRESETS, ShacSettings
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.critic_fit import CriticFit
 from trot.learn.critic_fit_cuda import CudaCriticFit
@@ -477,26 +476,4 @@ SHAC = Algorithm(
     presets=PRESETS,
     candidates=CANDIDATES,
     gpu_presets=GPU_PRESETS,
-)
-
-
-def _without_critic(preset: Callable[[str], ShacSettings], task: str) -> ShacSettings:
-    return replace(preset(task), critic=False)
-
-
-NO_CRITIC = Algorithm(
-    name="shac-no-critic",
-    label="SHAC without critic",
-    summary="the same without the critic, to see what it is for",
-    settings=ShacSettings,
-    learner=Shac,
-    presets={name: partial(_without_critic, preset) for name, preset in PRESETS.items() if name != "gpu"},
-)
-BPTT = Algorithm(
-    name="bptt",
-    label="BPTT",
-    summary="gradients through long windows, no critic: for smooth tasks without contact",
-    settings=ShacSettings,
-    learner=Shac,
-    presets=LONG_PRESETS,
 )
