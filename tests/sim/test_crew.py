@@ -159,9 +159,10 @@ def test_a_process_ends_with_a_crew():
         "import threading\nfrom counting_blocks import count_blocks\n"
         # No operation of PyTorch in the thread: one that waits for Python's lock at the end takes the process down.
         "ran = count_blocks(50, 4)\n"
-        "def work():\n    while True: count_blocks(50, 4, 1000, ran)\n"
+        "at_work = threading.Event()\n"
+        "def work():\n    while True:\n        count_blocks(50, 4, 1000, ran)\n        at_work.set()\n"
         "threading.Thread(target=work, daemon=True).start()\n"
-        "count_blocks(50, 4)\nprint('done')\n"
+        "at_work.wait()\ncount_blocks(50, 4)\nprint('done')\n"
     )
     assert _run(program) == "done\n"
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import math
 import os
 import platform
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,8 @@ FUTEX = {"x86_64": 202, "aarch64": 98}
 HAS_CREW = sys.platform == "linux" and platform.machine() in FUTEX
 SPIN = 100_000
 """Nanoseconds for which a thread looks out for the next step before it sleeps; Python takes half of that for one."""
+AGAIN = 0.1
+"""Seconds within which a thread that works at the end of a process is expected once more."""
 PARTS = 8
 """Into so many for each thread blocks are cut, so that one that comes late takes fewer."""
 CPU = torch.device("cpu")
@@ -141,6 +145,12 @@ class Crew:
         self._crew = (room, *functions, FUTEX[platform.machine()])
         self._threads: list[threading.Thread] = []
         self._adding = threading.Lock()
+        self._seen: dict[int, float] = {}
+        """When a thread was last inside run(); inf while it is."""
+        self._held: set[int] = set()
+        """Those of them that go on no more, because the process ends."""
+        self._ending: int | None = None
+        """The thread that ends it."""
         atexit.register(self._dismiss)
 
     def rows(self, threads: int) -> int:
@@ -169,7 +179,20 @@ class Crew:
             "most_busy": most - 1 - busy_threads(),
             "spin": SPIN if most <= cores() else 0,
         }
-        self._entries["share"](self._packer.pack(numbers, {}, self._crew))
+        thread = threading.get_ident()
+        self._seen[thread] = math.inf
+        try:
+            self._hold_at_the_end(thread)
+            self._entries["share"](self._packer.pack(numbers, {}, self._crew))
+            self._hold_at_the_end(thread)
+        finally:
+            self._seen[thread] = time.monotonic()
+
+    def _hold_at_the_end(self, thread: int) -> None:
+        """Python would stop it anywhere, and take away the memory that it works in."""
+        if self._ending is not None and self._ending != thread:
+            self._held.add(thread)
+            threading.Event().wait()
 
     def _add(self) -> None:
         packed = self._structures["serve"](*self._crew, len(self._threads) + 1)
@@ -182,6 +205,12 @@ class Crew:
         if self is not _crew:
             # A forked process has the object, but not the threads.
             return
+        self._ending = threading.get_ident()
+        now = time.monotonic()
+        # Whoever was here a moment ago is likely to come again.
+        awaited = {thread for thread, seen in self._seen.items() if seen > now - AGAIN} - {self._ending}
+        while awaited - self._held and time.monotonic() < now + 2 * AGAIN:
+            time.sleep(0.001)
         self._entries["dismiss"](self._structures["dismiss"](*self._crew))
         for thread in self._threads:
             thread.join(timeout=1.0)
