@@ -208,7 +208,7 @@ class Crew:
         self._ending = threading.get_ident()
         now = time.monotonic()
         # Whoever was here a moment ago is likely to come again.
-        awaited = {thread for thread, seen in self._seen.items() if seen > now - AGAIN} - {self._ending}
+        awaited = {thread for thread, seen in self._seen.copy().items() if seen > now - AGAIN} - {self._ending}
         while awaited - self._held and time.monotonic() < now + 2 * AGAIN:
             time.sleep(0.001)
         self._entries["dismiss"](self._structures["dismiss"](*self._crew))
