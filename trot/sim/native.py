@@ -32,19 +32,24 @@ def call_type(groups: tuple[ArgumentGroup, ...], scalar: Any) -> Any:
 
 
 def define_kernels(
-    text: str, module_name: str, options: dict[str, Any], bodies: dict[str, tuple[Any, str]]
+    text: str,
+    module_name: str,
+    options: dict[str, Any],
+    bodies: dict[str, tuple[Any, str]],
+    most_registers: int | None,
 ) -> dict[str, wp.Kernel]:
     """Kernels by name, each with the struct that it is called with and the C++ that its threads run.
 
-    That C++ sees `text` at namespace scope, the struct as `call`, and its own number as `thread`.
+    That C++ sees `text` at namespace scope, the struct as `call`, and its own number as `thread`. On CUDA a thread has
+    `most_registers` at most; None leaves that to the compiler.
     """
     declare = declare_source(text, module_name)
     module = warp_module(module_name, options)
     before_loading(module, ensure_whole)
-    return {name: _define_kernel(module, declare, name, *given) for name, given in bodies.items()}
+    return {name: _define_kernel(module, declare, most_registers, name, *given) for name, given in bodies.items()}
 
 
-def _define_kernel(module: Any, declare: Any, name: str, call: Any, body: str) -> wp.Kernel:
+def _define_kernel(module: Any, declare: Any, most_registers: int | None, name: str, call: Any, body: str) -> wp.Kernel:
     def run_thread(call: call, thread: int): ...
 
     run_thread.__name__ = run_thread.__qualname__ = f"{name}_thread"
@@ -56,4 +61,4 @@ def _define_kernel(module: Any, declare: Any, name: str, call: Any, body: str) -
         run_native(call, thread)
 
     kernel.__name__ = kernel.__qualname__ = name
-    return wp.kernel(module=module, grid_stride=False)(kernel)
+    return wp.kernel(module=module, grid_stride=False, cuda_max_registers=most_registers)(kernel)
