@@ -34,7 +34,7 @@ def begun(*arguments, on_cuda=True, worlds_given=False):
         ("half_cheetah", (1, 64)),
         ("ant", (8, 8 * 64)),
         ("humanoid", (8, 8 * 256)),
-        ("muscle_humanoid", (4, 4 * 64)),
+        ("muscle_humanoid", (8, 8 * 64)),
         ("quadruped", (1, 256)),
     ],
 )
@@ -75,7 +75,7 @@ def test_the_humanoid_has_wide_networks_on_a_gpu_unless_told_otherwise():
     assert preset("--device", "cpu", "--preset", "gpu") == ("gpu", wide, wide)
     assert preset("--device", "cpu") == preset() == ("tuned", *usual)
     assert preset("--device", "cuda", "--preset", "paper") == ("paper", *usual)
-    assert parse_settings(["ant", "--device", "cuda"]).preset == "tuned"
+    assert parse_settings(["hopper", "--device", "cuda"]).preset == "tuned"
     assert begun("humanoid", "--preset", "gpu") == (8, 8 * 256)
     assert begun("humanoid", "--preset", "tuned") == (1, 64)
 

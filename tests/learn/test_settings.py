@@ -108,7 +108,10 @@ BETTER = {
 }
 # And what serves a GPU yet better.
 WIDEST = {"actor_hidden": (400, 200, 100), "critic_hidden": (400, 200, 100)}
-ON_A_GPU = {"humanoid": {"num_worlds": 256, "iterations": 1200, **WIDEST}}
+ON_A_GPU = {
+    "ant": {"actor_hidden": (256, 128, 64), "iterations": 3000},
+    "humanoid": {"num_worlds": 256, "iterations": 1200, **WIDEST},
+}
 
 
 @EVERY_TASK
