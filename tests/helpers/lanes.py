@@ -60,6 +60,8 @@ template <typename Number> static Number __shfl_sync(unsigned, Number value, int
 }
 static float __frcp_rn(float a) { return 1 / a; }
 static double __drcp_rn(double a) { return 1 / a; }
+static float rsqrtf(float a) { return 1 / sqrt(a); }
+static double rsqrt(double a) { return 1 / sqrt(a); }
 """
 
 ONE_STEP = r"""

@@ -51,3 +51,25 @@ def test_segments_of_a_muscle_are_found_wherever_they_lie(every_joint: Model) ->
         start, end = found["muscle_segment_start"][muscle : muscle + 2]
         assert end - start == (every_joint.segment_muscle == muscle).sum()
         assert (found["segment_actuator"][found["muscle_segment"][start:end]] == actuator).all()
+
+
+@pytest.mark.parametrize(("lanes", "groups"), [(1, 10), (32, 10), (64, 10), (2, 10)])
+def test_bundles_between_the_same_bodies_stand_side_by_side(lanes: int, groups: int) -> None:
+    found = tables(make_task("muscle_humanoid").model, lanes)
+    start, end = found["bundle_group_start"], found["bundle_group_end"]
+    pairs = list(zip(found["bundle_body_a"], found["bundle_body_b"], strict=True))
+    for bundle, pair in enumerate(pairs):
+        same = [other for other, theirs in enumerate(pairs) if theirs == pair]
+        assert same == list(range(start[bundle], end[bundle]))
+    assert len(set(start)) == groups
+
+
+@pytest.mark.parametrize(
+    ("lanes", "of_the_pelvis"),
+    [(1, [0, 2]), (32, [0, 14]), (2, [0, 2])],
+)
+def test_where_lanes_add_up_a_group_a_body_has_its_first_bundle_alone(lanes: int, of_the_pelvis: list[int]) -> None:
+    # The pelvis is the first end, 2 * bundle, of those to either femur: by sevens 7 bundles each.
+    found = tables(make_task("muscle_humanoid").model, lanes)
+    first, end = found["body_bundle_start"][:2]
+    assert found["body_bundle"][first:end].tolist() == of_the_pelvis

@@ -29,7 +29,7 @@ KINDS = {
 ROBOTS = ("every_joint", "every_pair", "every_law", "every_bond", "every_muscle", "ant", "humanoid", "muscle_humanoid")
 RUNNERS = ("ant", "humanoid", "muscle_humanoid")
 """Nothing ties them to the world or to another."""
-ALWAYS = {("humanoid", "as on a GPU"), ("every_joint", "with less memory")}
+ALWAYS = {("humanoid", "as on a GPU"), ("muscle_humanoid", "as on a GPU"), ("every_joint", "with less memory")}
 CASES = [
     pytest.param(robot, kind, marks=() if (robot, kind) in ALWAYS else pytest.mark.campaign)
     for robot in ROBOTS

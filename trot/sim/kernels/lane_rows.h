@@ -8,18 +8,21 @@ constexpr int row_quads = row_stride / 4;
 
 INLINE Quad* shown_row(World& world, int dof) { return reinterpret_cast<Quad*>(world.mass_matrix + dof * row_stride); }
 
-// Row of this lane's dof: composite force against every ancestor's axis. The diagonal is kept apart.
-struct LaneRow { Quad quad[row_quads]; Real diagonal; };
+// Row of this lane's dof: composite force against every ancestor's axis. The diagonal is kept apart. Idle lanes keep
+// the last dof company, and leave its row in shared memory alone.
+struct LaneRow { Quad quad[row_quads]; Real diagonal; int dof; bool idle; };
 
-INLINE LaneRow lane_row(const World& world, const Model& model, int dof) {
+INLINE LaneRow lane_row(const World& world, const Model& model, int lane) {
     LaneRow row;
+    row.idle = lane >= num_dofs;
+    const int dof = row.dof = row.idle ? num_dofs - 1 : lane;
     const int* chain = model.chain + model.dof_chain_start[dof];
     const int depth = model.dof_depth[dof];
     const Force momentum = world.composite_inertia[model.dof_body[dof]] * world.joint_axis[dof];
     UNROLL for (int column = 1; column < row_stride; ++column)
         row.quad[column / 4].number[column % 4] =
             column_of(depth) > column ? dot(world.joint_axis[chain[column - 1]], momentum) : zero();
-    row.quad[0].number[RIGHT_HAND_SIDE] = world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE];
+    row.quad[0].number[RIGHT_HAND_SIDE] = row.idle ? zero() : world.mass_matrix[dof * row_stride + RIGHT_HAND_SIDE];
     row.diagonal = dot(world.joint_axis[dof], momentum) + model.dof_armature[dof];
     return row;
 }
@@ -27,12 +30,12 @@ INLINE LaneRow lane_row(const World& world, const Model& model, int dof) {
 // Depth by depth, the outermost first: rows of that depth are final, and each ancestor's row loses its share of them.
 // The order is known to the compiler, which writes the loops out. Each has a fixed length for that: one
 // whose length depends on an outer one stays a loop, and looks its dofs up.
-INLINE void eliminate_in_lanes(World& world, LaneRow& row, const Model& model, int dof) {
+INLINE void eliminate_in_lanes(World& world, LaneRow& row, const Model& model) {
     constexpr DofsByDepth by_depth = dofs_by_depth;
-    const int own_depth = model.dof_depth[dof], end = model.dof_subtree_end[dof];
+    const int dof = row.dof, own_depth = model.dof_depth[dof], end = model.dof_subtree_end[dof];
     UNROLL for (int depth = num_depths - 1; depth >= 0; --depth) {
         const int quads = column_of(depth) / 4 + 1;
-        if (own_depth == depth) {
+        if (own_depth == depth && !row.idle) {
             UNROLL for (int i = 0; i < row_quads; ++i)
                 if (i < quads) shown_row(world, dof)[i] = row.quad[i];
             world.inverse_diagonal[dof] = reciprocal(row.diagonal);
@@ -62,9 +65,8 @@ STAGE void factorise_in_lanes(World& world, const Model& model, int lane) {
     FOR_LANES(body, num_bodies) world.composite_inertia[body] = world.body_inertia[body];
     barrier();
     leaves_to_root<10>(model, lane, numbers(world.composite_inertia));
-    const int dof = lane < num_dofs ? lane : num_dofs - 1;  // idle lanes keep the last one company
-    LaneRow row = lane_row(world, model, dof);
-    eliminate_in_lanes(world, row, model, dof);
+    LaneRow row = lane_row(world, model, lane);
+    eliminate_in_lanes(world, row, model);
 }
 
 // Depth by depth again: dofs of one depth do not carry each other, so what they pass inwards travels together.

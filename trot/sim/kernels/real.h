@@ -24,6 +24,9 @@ INLINE bool any(Mask mask) { return mask; }
 INLINE Real square_root(Real a) { return sqrt(a); }
 INLINE float reciprocal(float a) { return __frcp_rn(a); }
 INLINE double reciprocal(double a) { return __drcp_rn(a); }
+// To two units in the last place, without a branch.
+INLINE float inverse_square_root(float a) { return rsqrtf(a); }
+INLINE double inverse_square_root(double a) { return rsqrt(a); }
 INLINE void prefetch(const Real* a) { asm volatile("prefetch.global.L1 [%0];" ::"l"(a)); }
 INLINE Real nearest_integer(Real a) { return rint(a); }
 INLINE Real larger(Real a, Real b) { return a > b ? a : b; }
@@ -44,6 +47,7 @@ INLINE Real from_lane(Real value, int) { return value; }
 INLINE bool any(Mask mask) { return __builtin_reduce_or(mask) != 0; }
 INLINE Real square_root(Real a) { return __builtin_elementwise_sqrt(a); }
 INLINE Real reciprocal(Real a) { return Scalar(1) / a; }
+INLINE Real inverse_square_root(Real a) { return Scalar(1) / square_root(a); }
 INLINE void prefetch(const Real*) {}
 INLINE Real nearest_integer(Real a) { return __builtin_elementwise_roundeven(a); }
 INLINE Real larger(Real a, Real b) { return __builtin_elementwise_max(a, b); }
@@ -54,6 +58,7 @@ INLINE Real smaller(Real a, Real b) { return __builtin_elementwise_min(a, b); }
 // Latency is what a lone warp pays for: unrolled loads overlap.
 #define UNROLL _Pragma("unroll")
 #define UNROLL_SOME _Pragma("unroll 4")
+#define UNROLL_MORE _Pragma("unroll 8")
 
 #define FOR_LANES(i, n) for (int i = lane; i < (n); i += LANES)
 #define FOR_LANES_FROM(i, first, end) for (int i = (first) + lane; i < (end); i += LANES)
