@@ -8,7 +8,7 @@ import torch
 import trot
 from trot.cli import main
 from trot.envs.fault import Fault, load_fault
-from trot.sim.guard import is_sound
+from trot.sim.guard import Guard, is_sound, surely_sound
 
 BAD = 17
 OTHERS = [w for w in range(64) if w != BAD]
@@ -82,6 +82,23 @@ def test_bounds_are_one_million():
     joint_qd = torch.zeros(6, 2)
     joint_qd[4, 1] = -2e6
     assert is_sound(joint_q, joint_qd).flatten().tolist() == [True, True, False, False, False, False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("spoilt", [float("nan"), float("inf"), float("-inf"), 1.0000001e6, -1e30])
+@pytest.mark.parametrize("part", range(3))
+def test_who_is_not_sound_is_never_told_to_be(dtype, spoilt, part):
+    parts = [torch.randn(64, width, dtype=dtype) for width in (15, 14, 3)]
+    assert surely_sound(*parts) and surely_sound(*parts[:2])
+    parts[part][40, 2] = spoilt
+    assert not surely_sound(*parts)
+
+
+def test_many_sound_worlds_far_away_are_sound_though_their_squares_are_many():
+    joint_q, joint_qd = torch.full((64, 15), 9e5), torch.zeros(64, 14)
+    assert not surely_sound(joint_q, joint_qd)
+    guarded = Guard(torch.zeros(1, 15), torch.zeros(())).take(joint_q, joint_qd, None)
+    assert guarded.sound.all() and guarded.joint_q.equal(joint_q)
 
 
 def test_the_last_good_state_is_kept_and_the_replay_names_the_cause(tmp_path, capsys):

@@ -53,9 +53,10 @@ class Guard:
         if self._by_kernels:
             sound, action = set_aside(self.nominal_q, BOUND, joint_q, joint_qd, activation, action)
             return Guarded(joint_q, joint_qd, activation, sound, False, action)
+        if surely_sound(joint_q, joint_qd, activation):
+            everyone = joint_q.new_ones((len(joint_q), 1), dtype=torch.bool)
+            return Guarded(joint_q, joint_qd, activation, everyone, True, action)
         sound = is_sound(joint_q, joint_qd, activation)
-        if surely_all(sound):
-            return Guarded(joint_q, joint_qd, activation, sound, True, action)
         joint_q, joint_qd = torch.where(sound, joint_q, self.nominal_q), torch.where(sound, joint_qd, self.zero)
         others = [None if part is None else torch.where(sound, part, self.zero) for part in (activation, action)]
         return Guarded(joint_q, joint_qd, others[0], sound, False, others[1])
@@ -79,14 +80,20 @@ class Guard:
 def is_sound(joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None = None) -> Tensor:
     """(num_worlds, 1) False where a number is NaN or beyond BOUND."""
     # The largest magnitude of a row is NaN if one of its numbers is, and no comparison with NaN holds.
-    parts = [joint_q, joint_qd] if activation is None else [joint_q, joint_qd, activation]
-    return torch.cat(parts, dim=1).abs().amax(dim=1, keepdim=True) <= BOUND
+    return torch.cat(_present(joint_q, joint_qd, activation), dim=1).abs().amax(dim=1, keepdim=True) <= BOUND
 
 
-def surely_all(mask: Tensor) -> bool:
-    """Whether a mask is known to hold everywhere. The GPU is never asked: there nothing is known, and masks decide.
+def surely_sound(joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None = None) -> bool:
+    """Whether all worlds are known to be sound, told by one number of each tensor: a quarter of the time of is_sound().
 
-    Where a mask holds everywhere, masked work changes nothing; on the CPU leaving it out saves half of an environment's
-    time.
+    Masks are then left out, which saves half of an environment's time. No number is larger than the root of all
+    squares, which is NaN if one number is. Worlds may be sound where this says no. The GPU is never asked.
     """
-    return not mask.is_cuda and bool(mask.all())
+    if joint_q.is_cuda:
+        return False
+    flat = [part.reshape(-1) for part in _present(joint_q, joint_qd, activation)]
+    return sum(float(torch.dot(part, part)) for part in flat) < BOUND**2 / 2
+
+
+def _present(joint_q: Tensor, joint_qd: Tensor, activation: Tensor | None) -> list[Tensor]:
+    return [joint_q, joint_qd] if activation is None else [joint_q, joint_qd, activation]
