@@ -106,3 +106,74 @@ def test_what_the_kernels_are_not_for():
     width = int(MOST_WEIGHTS**0.5) + 1
     assert SharedNetwork.of(network_of(width, (width,), 1)) is None
     assert SharedNetwork.of(perceptron(5, (8,), 3, activation="silu")) is None
+
+
+def weighed(widths, members=None, dtype=torch.float64):
+    network = network_of(*widths, members=members, dtype=dtype).requires_grad_(True)
+    return network, list(network.parameters())
+
+
+# Rows in one block, in one part, in parts of the least length, and in as many as there may be.
+@pytest.mark.parametrize("rows", [1, 64, 200, 3000])
+@pytest.mark.parametrize("widths", NETWORKS)
+def test_the_weights_get_pytorchs_gradient(widths, rows):
+    network, parameters = weighed(widths)
+    x = torch.randn(rows, widths[0], dtype=torch.float64, requires_grad=True)
+    bar = torch.randn(rows, widths[2], dtype=torch.float64)
+    for wanted in (parameters, [x, *parameters]):
+        found, expected = (torch.autograd.grad(one(x), wanted, bar) for one in (shared(network), network))
+        for ours, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11 * rows)
+
+
+def test_the_weights_gradient_by_finite_differences():
+    network, parameters = weighed((5, (7, 9), 4))
+    x = torch.randn(70, 5, dtype=torch.float64)
+
+    def run(*weights):
+        with torch.no_grad():
+            for parameter, weight in zip(parameters, weights, strict=True):
+                parameter.copy_(weight)
+        return shared(network)(x)
+
+    bar = torch.randn(70, 4, dtype=torch.float64)
+    start = [parameter.detach().clone() for parameter in parameters]
+    found = torch.autograd.grad(run(*start), parameters, bar)
+    for k, gradient in enumerate(found):
+        step = 1e-6
+        for place in range(gradient.numel()):
+            ends = []
+            for sign in (1, -1):
+                moved = [one.clone() for one in start]
+                moved[k].view(-1)[place] += sign * step
+                ends.append((run(*moved).detach() * bar).sum())
+            assert float(gradient.view(-1)[place]) == pytest.approx(
+                float(ends[0] - ends[1]) / (2 * step), rel=1e-6, abs=1e-6
+            )
+
+
+def test_the_weights_of_each_member_get_its_own_gradient():
+    network, parameters = weighed((6, (9, 17), 3), members=3)
+    x = torch.randn(3, 700, 6, dtype=torch.float64)
+    found, expected = (torch.autograd.grad(one(x).square().sum(), parameters) for one in (shared(network), network))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_the_weights_gradient_has_the_same_bits_for_any_number_of_threads(threads):
+    network, parameters = weighed((76, (256, 128), 21), dtype=torch.float32)
+    x, found = torch.randn(2048, 76), []
+    for count in (1, 2, 5):
+        threads(count)
+        found.append(torch.autograd.grad(shared(network)(x).square().sum(), parameters))
+    assert all(a.equal(b) for other in found[1:] for a, b in zip(found[0], other, strict=True))
+
+
+def test_without_a_gradient_the_weights_get_none():
+    network, parameters = weighed((5, (7,), 4))
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    with torch.no_grad():
+        assert not shared(network)(x).requires_grad
+    network.requires_grad_(False)
+    shared(network)(x).sum().backward()
+    assert x.grad is not None and all(parameter.grad is None for parameter in parameters)

@@ -1,7 +1,8 @@
-"""A perceptron whose weights need no gradient, on the CPU: threads share its rows.
+"""A perceptron on the CPU whose rows are shared by threads.
 
 What it computes is what the network's layers do, to rounding; `kernels/shared_network.h` has it. A block is 32 rows,
-whatever the number of threads, and the bits do not depend on it.
+whatever the number of threads, and the bits do not depend on it. Gradients of the weights are added up over parts of
+the rows, as many as their number alone says.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ MOST_WEIGHTS = 2**17
 """Each block of rows reads all of them: with more, they leave the cache in between, and PyTorch is as fast."""
 WORTH_A_THREAD = 2_000_000
 """Multiplications below which handing rows to another thread costs more than it saves."""
+LEAST_PART, MOST_PARTS = 4, 16
+"""Blocks that one thread adds a gradient up over, at least; and parts that a member's rows are taken in, at most."""
 
 PLACE = (
     Argument("scratch", "Scalar*", "what one thread works in", ("scratch_numbers",), optional=True),
@@ -55,7 +58,20 @@ ADJOINT = ArgumentGroup(
         *PLACE,
     ),
 )
-PROGRAMS = {"run_rows": FORWARD, "run_rows_adjoint": ADJOINT}
+BY_WEIGHTS = ArgumentGroup(
+    "ByWeights",
+    (
+        Argument("inputs", "const Scalar*", "one member after the other", ("rows", "inputs_width")),
+        Argument("outputs_bar", "const Scalar*", "likewise", ("rows", "outputs_width")),
+        Argument("sums", "Scalar*", "of each part: the parameters' one after the other", ("parts", "part_numbers")),
+        *PLACE[:-1],
+        Argument("member_parts", "int", "of each member's rows"),
+        Argument("part_blocks", "int", "of rows, in each but the last"),
+        Argument("part_numbers", "int", "a member's parameters, as one sum has them"),
+        Argument("first", "int", "part"),
+    ),
+)
+PROGRAMS = {"run_rows": FORWARD, "run_rows_adjoint": ADJOINT, "run_rows_by_weights": BY_WEIGHTS}
 
 
 @functools.cache
@@ -64,7 +80,7 @@ def _kernels(dtype: torch.dtype) -> dict[str, Kernel]:
         start_warp()
         perceptron = perceptron_source(dtype, BLOCK_ROWS)
         network = (HEADERS / "shared_network.h").read_text(encoding="utf-8").replace("#pragma once\n", "")
-        declared = "".join(group.declaration() for group in (SHAPE, FORWARD, ADJOINT))
+        declared = "".join(group.declaration() for group in (SHAPE, *PROGRAMS.values()))
         text = f"namespace trot {{\n{perceptron}{declared}{network}}}  // namespace trot\n"
         programs = {
             name: (
@@ -107,11 +123,43 @@ class SharedNetwork:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """(..., width) to (..., outputs); with members (members, rows, width), or (rows, width) for all of them."""
-        return by_members(lambda rows: _SharedRows.apply(self, rows), self.members, inputs)  # type: ignore[no-untyped-call]
+        weighed = torch.is_grad_enabled() and self.parameters[0].requires_grad
+        weights = self.parameters if weighed else ()
+        return by_members(lambda rows: _SharedRows.apply(self, rows, *weights), self.members, inputs)  # type: ignore[no-untyped-call]
 
     def run(self, program: str, member_rows: int, tensors: Mapping[str, Tensor]) -> None:
-        """One of PROGRAMS on all rows."""
-        blocks = (self.members or 1) * -(-member_rows // BLOCK_ROWS)
+        """Forward or its adjoint, on all rows."""
+        blocks = (self.members or 1) * _blocks(member_rows)
+        self._launch(program, member_rows, {}, tensors, blocks, blocks * BLOCK_ROWS * self.shape.multiplications)
+
+    def by_weights(self, inputs: Tensor, outputs_bar: Tensor) -> list[Tensor]:
+        """The derivative by each parameter, of inputs and what came of them, (members, rows, width)."""
+        members, rows, _ = inputs.shape
+        part_blocks = max(LEAST_PART, -(-_blocks(rows) // MOST_PARTS))
+        parts = -(-_blocks(rows) // part_blocks)
+        sizes = self.shape.sizes
+        sums = inputs.new_empty(members * parts, sum(sizes))
+        numbers = {
+            "member_parts": parts,
+            "part_blocks": part_blocks,
+            "parts": members * parts,
+            "part_numbers": sum(sizes),
+        }
+        tensors = {"inputs": inputs.flatten(0, 1), "outputs_bar": outputs_bar.flatten(0, 1), "sums": sums}
+        multiplications = 3 * members * rows * self.shape.multiplications
+        self._launch("run_rows_by_weights", rows, numbers, tensors, members * parts, multiplications)
+        of_members = torch.split(sums.view(members, parts, -1).sum(dim=1), sizes, dim=1)
+        return [part.reshape(one.shape) for part, one in zip(of_members, self.parameters, strict=True)]
+
+    def _launch(
+        self,
+        program: str,
+        member_rows: int,
+        more: Mapping[str, float],
+        tensors: Mapping[str, Tensor],
+        shares: int,
+        multiplications: int,
+    ) -> None:
         numbers = {
             "layers": len(self.shape.widths) - 1,
             "num_widths": len(self.shape.widths),
@@ -122,16 +170,21 @@ class SharedNetwork:
             "outputs_width": self.shape.widths[-1],
             "member_rows": member_rows,
             "first": 0,
+            **more,
         }
         kernel = _kernels(self.dtype)[program]
         packed = kernel.packer.pack(numbers, {**self._places, **tensors, "scratch": None})
-        worthwhile = blocks * BLOCK_ROWS * self.shape.multiplications // WORTH_A_THREAD
-        self._blocks.run(kernel, packed, blocks, max(1, min(get_num_threads(), worthwhile)))
+        worthwhile = multiplications // WORTH_A_THREAD
+        self._blocks.run(kernel, packed, shares, max(1, min(get_num_threads(), worthwhile)))
+
+
+def _blocks(rows: int) -> int:
+    return -(-rows // BLOCK_ROWS)
 
 
 class _SharedRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, network: SharedNetwork, inputs: Tensor) -> Tensor:
+    def forward(ctx: Any, network: SharedNetwork, inputs: Tensor, *weights: Tensor) -> Tensor:
         inputs = inputs.contiguous()
         members, rows, _ = inputs.shape
         outputs = inputs.new_empty(members, rows, network.shape.widths[-1])
@@ -143,9 +196,14 @@ class _SharedRows(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, outputs_bar: Tensor) -> tuple[None, Tensor]:
+    def backward(ctx: Any, outputs_bar: Tensor) -> tuple[Tensor | None, ...]:
         inputs, *_ = ctx.saved_tensors
-        inputs_bar = torch.empty_like(inputs)
-        tensors = {"inputs": inputs, "outputs_bar": outputs_bar.contiguous(), "inputs_bar": inputs_bar}
-        ctx.network.run("run_rows_adjoint", inputs.shape[1], {name: one.flatten(0, 1) for name, one in tensors.items()})
-        return None, inputs_bar
+        outputs_bar, inputs_bar = outputs_bar.contiguous(), None
+        _, for_inputs, *for_weights = ctx.needs_input_grad
+        if for_inputs:
+            inputs_bar = torch.empty_like(inputs)
+            tensors = {"inputs": inputs, "outputs_bar": outputs_bar, "inputs_bar": inputs_bar}
+            ctx.network.run(
+                "run_rows_adjoint", inputs.shape[1], {name: one.flatten(0, 1) for name, one in tensors.items()}
+            )
+        return None, inputs_bar, *(ctx.network.by_weights(inputs, outputs_bar) if for_weights else ())

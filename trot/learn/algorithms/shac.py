@@ -39,6 +39,7 @@ from trot.learn.networks import Critic, Critics, Policy, move_weights_towards
 from trot.learn.optimizer import Adam, MemberAdam, clip_, clip_members_
 from trot.learn.returns import policy_loss, td_lambda
 from trot.learn.saturation import SATURATION_COLUMNS, saturation
+from trot.learn.shared_network import SharedNetwork
 from trot.learn.shared_rows import Work, mean_over_rows, sum_over_rows
 from trot.learn.short_window import Adjoints, Window
 from trot.learn.stand_in import StandIn, stand_in
@@ -311,6 +312,10 @@ class Shac(Learner):
     def _over_window(self, work: Work, *beside: Tensor, num_worlds: int | None = None) -> list[Tensor]:
         """What `work` sums up over all inputs of the policy and what lies beside them, or over those of some worlds."""
         window = [part[..., :num_worlds, :] for part in (self.window.inputs, *beside)]
+        if isinstance(self.frozen_policy, SharedNetwork):
+            # It shares the rows itself.
+            with self.policy.standing_in(self.frozen_policy):
+                return self.mean_over_ranks(work(*window))
         widths = self._widths_to_share(self.settings.actor_hidden)
         return self.mean_over_ranks(sum_over_rows(work, *window, widths=widths))
 

@@ -1,4 +1,4 @@
-// A perceptron whose weights need no gradient, by blocks of rows: their outputs, and the derivative by their inputs.
+// A perceptron by blocks of rows: their outputs, the derivative by their inputs, and that by the weights.
 #pragma once
 
 // A block's place among the rows of all members, and its member's parameters.
@@ -50,4 +50,27 @@ inline void run_rows_adjoint(const Shape& shape, const Adjoint& run, int thread)
     block.load(run.outputs_bar, shape.widths[shape.layers], work, work.bar);
     forward_adjoint(block.net, work, nullptr);
     block.store(work.bar, shape.widths[0], work, run.inputs_bar);
+}
+
+// By the parameters of a member, added up over one of the parts that its rows are taken in, block after block.
+inline void run_rows_by_weights(const Shape& shape, const ByWeights& run, int thread) {
+    const int part = run.first + thread, member = part / run.member_parts;
+    const int member_blocks = (run.member_rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    const int first = part % run.member_parts * run.part_blocks, end = first + run.part_blocks;
+    Scalar* sums = run.sums + (long long)part * run.part_numbers;
+    for (int k = 0; k < run.part_numbers; ++k) sums[k] = 0;
+    for (int k = first; k < end && k < member_blocks; ++k) {
+        const Block block(shape, run.member_rows, member * member_blocks + k);
+        Scalar* parameters_bar[MOST_PARAMETERS];
+        long long place = 0;
+        for (int p = 0; p < block.net.num_parameters(); ++p) {
+            parameters_bar[p] = sums + place;
+            place += block.net.size(p);
+        }
+        Workspace work(block.net, run.scratch);
+        block.load(run.inputs, shape.widths[0], work, work.inputs);
+        forward(block.net, work, work.bar);
+        block.load(run.outputs_bar, shape.widths[shape.layers], work, work.bar);
+        forward_adjoint(block.net, work, parameters_bar);
+    }
 }
