@@ -153,9 +153,9 @@ class PerceptronShape:
         """Of one row on its way through the layers."""
         return sum(before * after for before, after in pairwise(self.widths))
 
-    def workspace(self, rows: int) -> int:
-        """Numbers that a block of so many rows is worked on in: Workspace in perceptron.h."""
-        return rows * (4 * _padded(max(self.widths)) + sum(3 * width + 1 for width in self.widths[1:-1]))
+    def workspace(self, rows: int, spare: int = 0) -> int:
+        """Numbers that a block of so many rows is worked on in: Workspace in perceptron.h, and so many layers more."""
+        return rows * ((4 + spare) * _padded(max(self.widths)) + sum(3 * width + 1 for width in self.widths[1:-1]))
 
 
 def _padded(numbers: int) -> int:

@@ -33,6 +33,8 @@ MOST_WEIGHTS = 2**17
 """Each block of rows reads all of them: with more, they leave the cache in between, and PyTorch is as fast."""
 WORTH_A_THREAD = 2_000_000
 """Multiplications below which handing rows to another thread costs more than it saves."""
+SPARE = 3
+"""Layers that a policy's block is worked on in besides: PolicyBlock in kernels/shared_policy.h."""
 LEAST_PART, MOST_PARTS = 4, 16
 """Blocks that one thread adds a gradient up over, at least; and parts that a member's rows are taken in, at most."""
 
@@ -71,7 +73,41 @@ BY_WEIGHTS = ArgumentGroup(
         Argument("first", "int", "part"),
     ),
 )
-PROGRAMS = {"run_rows": FORWARD, "run_rows_adjoint": ADJOINT, "run_rows_by_weights": BY_WEIGHTS}
+AROUND = (
+    Argument("shift", "const Scalar*", "what is subtracted from observations", ("members", "inputs_width")),
+    Argument("scale", "const Scalar*", "and what they are then multiplied by", ("members", "inputs_width")),
+    Argument("mirrored_observation", "int*", "null: no mirror", ("inputs_width",), optional=True),
+    Argument("mirrored_action", "int*", "likewise", ("outputs_width",), optional=True),
+)
+ACT = ArgumentGroup(
+    "Act",
+    (
+        Argument("observations", "const Scalar*", "one member after the other", ("rows", "inputs_width")),
+        Argument("noise", "const Scalar*", "standard normal", ("rows", "outputs_width")),
+        Argument("actions", "Scalar*", "samples", ("rows", "outputs_width")),
+        Argument("deviation", "const Scalar*", "of the samples", ("members", "outputs_width")),
+        *AROUND,
+        *PLACE,
+    ),
+)
+ACT_ADJOINT = ArgumentGroup(
+    "ActAdjoint",
+    (
+        Argument("observations", "const Scalar*", "one member after the other", ("rows", "inputs_width")),
+        Argument("actions", "const Scalar*", "samples by run_policy", ("rows", "outputs_width")),
+        Argument("actions_bar", "const Scalar*", "likewise", ("rows", "outputs_width")),
+        Argument("observations_bar", "Scalar*", "likewise", ("rows", "inputs_width")),
+        *AROUND,
+        *PLACE,
+    ),
+)
+PROGRAMS = {
+    "run_rows": FORWARD,
+    "run_rows_adjoint": ADJOINT,
+    "run_rows_by_weights": BY_WEIGHTS,
+    "run_policy": ACT,
+    "run_policy_adjoint": ACT_ADJOINT,
+}
 
 
 @functools.cache
@@ -79,9 +115,12 @@ def _kernels(dtype: torch.dtype) -> dict[str, Kernel]:
     with build_lock:
         start_warp()
         perceptron = perceptron_source(dtype, BLOCK_ROWS)
-        network = (HEADERS / "shared_network.h").read_text(encoding="utf-8").replace("#pragma once\n", "")
+        network, policy = (
+            (HEADERS / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
+            for name in ("shared_network.h", "shared_policy.h")
+        )
         declared = "".join(group.declaration() for group in (SHAPE, *PROGRAMS.values()))
-        text = f"namespace trot {{\n{perceptron}{declared}{network}}}  // namespace trot\n"
+        text = f"namespace trot {{\n{perceptron}{declared}{network}{policy}}}  // namespace trot\n"
         programs = {
             name: (
                 (SHAPE, group),
@@ -101,7 +140,9 @@ class SharedNetwork:
         first = self.parameters[0]
         self.dtype = first.dtype
         self.members = len(first) if first.dim() == 3 else None
-        self._blocks = SharedBlocks(shape.workspace(BLOCK_ROWS) * self.dtype.itemsize, "first", RecordedLaunches())
+        self._blocks = SharedBlocks(
+            shape.workspace(BLOCK_ROWS, SPARE) * self.dtype.itemsize, "first", RecordedLaunches()
+        )
         self._widths = torch.tensor(shape.widths, dtype=torch.int32)
         self.refresh()
 
@@ -127,10 +168,11 @@ class SharedNetwork:
         weights = self.parameters if weighed else ()
         return by_members(lambda rows: _SharedRows.apply(self, rows, *weights), self.members, inputs)  # type: ignore[no-untyped-call]
 
-    def run(self, program: str, member_rows: int, tensors: Mapping[str, Tensor]) -> None:
-        """Forward or its adjoint, on all rows."""
+    def run(self, program: str, member_rows: int, tensors: Mapping[str, Tensor | None], passes: int = 1) -> None:
+        """A program over all rows, which takes each so many times through the network."""
         blocks = (self.members or 1) * _blocks(member_rows)
-        self._launch(program, member_rows, {}, tensors, blocks, blocks * BLOCK_ROWS * self.shape.multiplications)
+        multiplications = passes * blocks * BLOCK_ROWS * self.shape.multiplications
+        self._launch(program, member_rows, {}, tensors, blocks, multiplications)
 
     def by_weights(self, inputs: Tensor, outputs_bar: Tensor) -> list[Tensor]:
         """The derivative by each parameter, of inputs and what came of them, (members, rows, width)."""
@@ -156,7 +198,7 @@ class SharedNetwork:
         program: str,
         member_rows: int,
         more: Mapping[str, float],
-        tensors: Mapping[str, Tensor],
+        tensors: Mapping[str, Tensor | None],
         shares: int,
         multiplications: int,
     ) -> None:
@@ -165,6 +207,7 @@ class SharedNetwork:
             "num_widths": len(self.shape.widths),
             "epsilon": self.shape.epsilon,
             "num_parameters": len(self.parameters),
+            "members": self.members or 1,
             "rows": (self.members or 1) * member_rows,
             "inputs_width": self.shape.widths[0],
             "outputs_width": self.shape.widths[-1],

@@ -18,7 +18,6 @@ steps and worlds below is then of each member's, behind a leading axis of member
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -30,7 +29,6 @@ from trot.learn.algorithms.shac_settings import CANDIDATES, GPU_PRESETS, PRESETS
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.critic_fit import CriticFit
 from trot.learn.critic_fit_cuda import CudaCriticFit
-from trot.learn.frozen_network import FrozenNetwork, Surroundings
 from trot.learn.gradient_health import STEEP, WORLD_COLUMNS
 from trot.learn.learner import Algorithm, Learner, Phase
 from trot.learn.member_settings import Numbers, put_numbers, require_own
@@ -42,11 +40,10 @@ from trot.learn.saturation import SATURATION_COLUMNS, saturation
 from trot.learn.shared_network import SharedNetwork
 from trot.learn.shared_rows import Work, mean_over_rows, sum_over_rows
 from trot.learn.short_window import Adjoints, Window
-from trot.learn.stand_in import StandIn, stand_in
+from trot.learn.stand_in import Act, StandIn, act_by_one_kernel, stand_in
 from trot.sim.state import State
 from trot.unpromised import foreach_copy_
 
-Act = Callable[[Tensor, Tensor], Tensor]
 RATES = ("actor_lr", "actor_lr_change", "critic_lr", "critic_lr_change")
 
 
@@ -200,11 +197,9 @@ class Shac(Learner):
         )  # fmt: skip
 
     def _act_by_one_kernel(self, shift: Tensor, scale: Tensor) -> Act | None:
-        """From observations and noise to actions, where a kernel knows the whole way; else None."""
-        if not isinstance(self.frozen_policy, FrozenNetwork) or type(self).answer is not Shac.answer:
+        if self.frozen_policy is None or type(self).answer is not Shac.answer:
             return None
-        around = Surroundings.of(self.policy, shift, scale)
-        return None if around is None else partial(self.frozen_policy.act, around=around)
+        return act_by_one_kernel(self.policy, self.frozen_policy, shift, scale)
 
     # What relatives of SHAC do in another way.
 

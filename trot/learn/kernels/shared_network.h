@@ -5,12 +5,14 @@
 struct Block {
     const Scalar* parameters[MOST_PARAMETERS];
     Network net;
+    int member;
     long long first;
     int count;
 
     INLINE Block(const Shape& shape, int member_rows, int index)
         : net{shape.layers, shape.widths, shape.epsilon, parameters} {
-        const int of_member = (member_rows + BLOCK_ROWS - 1) / BLOCK_ROWS, member = index / of_member;
+        const int of_member = (member_rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+        member = index / of_member;
         const int row = index % of_member * BLOCK_ROWS;
         for (int p = 0; p < net.num_parameters(); ++p) {
             parameters[p] = (const Scalar*)shape.parameters[p] + member * shape.strides[p];
