@@ -164,7 +164,7 @@ class SharedNetwork:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """(..., width) to (..., outputs); with members (members, rows, width), or (rows, width) for all of them."""
-        weighed = torch.is_grad_enabled() and self.parameters[0].requires_grad
+        weighed = torch.is_grad_enabled() and any(one.requires_grad for one in self.parameters)
         weights = self.parameters if weighed else ()
         return by_members(lambda rows: _SharedRows.apply(self, rows, *weights), self.members, inputs)  # type: ignore[no-untyped-call]
 
