@@ -97,7 +97,7 @@ BETTER = {
     "hopper": {"gamma": 0.995},
     "ant": {"symmetric": True},
     "quadruped": {"symmetric": True},
-    "humanoid": {"critic_lr": 2e-3, "target_keep": 0.2},
+    "humanoid": {"critic_lr": 1e-3, "target_keep": 0.9},
     "muscle_humanoid": {
         "actor_lr": 5e-3,
         "critic_lr": 1.4e-3,
@@ -110,7 +110,7 @@ BETTER = {
 WIDEST = {"actor_hidden": (400, 200, 100), "critic_hidden": (400, 200, 100)}
 ON_A_GPU = {
     "ant": {"actor_hidden": (256, 128, 64), "iterations": 3000},
-    "humanoid": {"num_worlds": 256, "iterations": 1200, **WIDEST},
+    "humanoid": {"critic_lr": 2e-3, "target_keep": 0.2, "num_worlds": 256, "iterations": 1200, **WIDEST},
 }
 
 
