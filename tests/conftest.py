@@ -1,5 +1,6 @@
 """Fixtures of several files. Tests marked `gpu` are skipped where there is no CUDA device."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from run_contents import SETTINGS
 from trot.runs.folder import RunFolder
 from trot.sim.load import load_model
 from trot.sim.model import Model
+from trot.sim.threads import get_num_threads, set_num_threads
 
 # Tests run side by side, one process per core: more threads in each would only wait for each other.
 torch.set_num_threads(1)
@@ -46,6 +48,14 @@ def every_muscle() -> Model:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets the number of threads, which is put back afterwards."""
+    before = get_num_threads()
+    yield set_num_threads
+    set_num_threads(before)
 
 
 @pytest.fixture

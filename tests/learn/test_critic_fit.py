@@ -14,17 +14,9 @@ from trot.learn.critic_fit import BLOCK_ROWS, CriticFit
 from trot.learn.members import weights_of
 from trot.learn.networks import perceptron
 from trot.learn.optimizer import Adam, MemberAdam
-from trot.sim.threads import get_num_threads, set_num_threads
 
 # Layers and rows that fill whole tiles and blocks, some that leave remainders, and no hidden layer at all.
 NETWORKS = [(37, (64, 64)), (5, (7, 100, 33)), (16, (16,)), (3, ())]
-
-
-@pytest.fixture
-def threads():
-    before = get_num_threads()
-    yield set_num_threads
-    set_num_threads(before)
 
 
 def fitted(network, adam, inputs, targets, batches=1, passes=1, largest=math.inf):

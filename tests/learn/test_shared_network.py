@@ -6,18 +6,10 @@ from torch.autograd import gradcheck
 
 from trot.learn.networks import perceptron
 from trot.learn.shared_network import MOST_WEIGHTS, SharedNetwork
-from trot.sim.threads import get_num_threads, set_num_threads
 
 # Layers that fill whole vectors and some that do not, one wider than what comes out, and no hidden layer at all.
 NETWORKS = [(37, (64, 64), 8), (76, (256, 128), 21), (5, (7, 33), 40), (3, (), 2)]
 ROWS = [1, 64, 200]
-
-
-@pytest.fixture
-def threads():
-    before = get_num_threads()
-    yield set_num_threads
-    set_num_threads(before)
 
 
 def network_of(inputs, hidden, outputs, members=None, dtype=torch.float64):

@@ -9,7 +9,6 @@ from trot.envs.mirror import Mirror
 from trot.learn.networks import Policy
 from trot.learn.shared_network import SharedNetwork
 from trot.learn.shared_policy import SharedPolicy
-from trot.sim.threads import get_num_threads, set_num_threads
 
 OBSERVATIONS, ACTIONS = 21, 6
 # Some change places, some sign, some both, and some nothing.
@@ -17,13 +16,6 @@ MIRROR = Mirror(
     observation=(1, -2, 3, 5, 4, -7, -6, *range(8, 20), -20, 21), action=(2, 1, -3, 4, -6, -5)
 )  # fmt: skip
 ROWS = [1, 64, 200]
-
-
-@pytest.fixture
-def threads():
-    before = get_num_threads()
-    yield set_num_threads
-    set_num_threads(before)
 
 
 def policy_of(mirror=None, members=None, dtype=torch.float64, kind="gaussian", squash="tanh"):

@@ -24,7 +24,7 @@ from trot.sim.model import Model
 from trot.sim.parameters import Parameters
 from trot.sim.state import State
 from trot.sim.step import step
-from trot.sim.threads import get_num_threads, set_num_threads
+from trot.sim.threads import set_num_threads
 
 ROOT = Path(__file__).parents[2]
 ROBOTS = {
@@ -49,14 +49,6 @@ def model(request) -> Model:
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
 def dtype(request) -> torch.dtype:
     return request.param
-
-
-@pytest.fixture
-def threads():
-    """Puts the number of threads back afterwards."""
-    before = get_num_threads()
-    yield
-    set_num_threads(before)
 
 
 def lively_inputs(model: Model, num_worlds: int, dtype: torch.dtype, device: str = "cpu") -> Inputs:

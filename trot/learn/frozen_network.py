@@ -255,9 +255,9 @@ class Surroundings:
     """Of the samples."""
 
     @classmethod
-    def of(cls, policy: Policy, shift: Tensor, scale: Tensor) -> Surroundings | None:
+    def of(cls, policy: Policy, shift: Tensor, scale: Tensor, knows_mirrors: bool = False) -> Surroundings | None:
         """None where the kernels do not know what a policy does, or where observations are not normalised."""
-        known = policy.kind == "gaussian" and policy.squash == "tanh" and policy.mirror is None
+        known = policy.kind == "gaussian" and policy.squash == "tanh" and (knows_mirrors or policy.mirror is None)
         if not known or not shift.dim():
             return None
         members = policy.members or 1

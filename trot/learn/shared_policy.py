@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from trot.envs.mirror import Mirror
+from trot.learn.frozen_network import Surroundings
 from trot.learn.networks import Policy
 from trot.learn.shared_network import SharedNetwork
 
@@ -25,19 +27,22 @@ def _places(mirrored: tuple[int, ...]) -> Tensor:
 class SharedPolicy:
     """A policy whose weights stand still, and the normalisation before it."""
 
-    def __init__(self, policy: Policy, network: SharedNetwork, shift: Tensor, scale: Tensor) -> None:
-        members = network.members or 1
-        self.network, self.members = network, members
-        self.shift, self.scale, self.deviation = (
-            part.reshape(members, -1).contiguous() for part in (shift, scale, policy.log_std.detach().exp())
-        )
-        self.mirror = policy.mirror
+    def __init__(self, network: SharedNetwork, around: Surroundings, mirror: Mirror | None) -> None:
+        self.network, self.members = network, network.members or 1
+        self.deviation = around.deviation
+        self._passes = 1 if mirror is None else 2
+        self._around = {
+            "shift": around.shift,
+            "scale": around.scale,
+            "mirrored_observation": None if mirror is None else _places(mirror.observation),
+            "mirrored_action": None if mirror is None else _places(mirror.action),
+        }
 
     @classmethod
     def of(cls, policy: Policy, network: SharedNetwork, shift: Tensor, scale: Tensor) -> SharedPolicy | None:
         """None where the kernels do not know what a policy does, or where observations are not normalised."""
-        known = policy.kind == "gaussian" and policy.squash == "tanh" and shift.dim() > 0
-        return cls(policy, network, shift, scale) if known else None
+        around = Surroundings.of(policy, shift, scale, knows_mirrors=True)
+        return None if around is None else cls(network, around, policy.mirror)
 
     def __call__(self, observations: Tensor, noise: Tensor) -> Tensor:
         """The tanh of a sample, (rows, observations) to (rows, actions); behind an axis of members where there are."""
@@ -66,15 +71,9 @@ class SharedPolicy:
         return found
 
     def _run(self, program: str, tensors: dict[str, Tensor], constants: dict[str, Tensor]) -> None:
-        rows, mirror = tensors["observations"].shape[1], self.mirror
-        around = {
-            "shift": self.shift,
-            "scale": self.scale,
-            "mirrored_observation": None if mirror is None else _places(mirror.observation),
-            "mirrored_action": None if mirror is None else _places(mirror.action),
-        }
+        rows = tensors["observations"].shape[1]
         flat = {name: one.flatten(0, 1) for name, one in tensors.items()}
-        self.network.run(program, rows, {**around, **constants, **flat}, passes=1 if mirror is None else 2)
+        self.network.run(program, rows, {**self._around, **constants, **flat}, self._passes)
 
 
 class _Acting(torch.autograd.Function):

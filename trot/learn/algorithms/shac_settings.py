@@ -156,7 +156,7 @@ BETTER: dict[str, dict[str, Any]] = {
 ON_A_GPU: dict[str, dict[str, Any]] = {
     # In the same gait it starts and runs better.
     "ant": {"actor_hidden": (256, 128, 64), "iterations": 3000},
-    # More worlds cost little there, and networks that need them end higher.
+    # More worlds cost little there, and networks that need them end higher; with them a critic may follow at once.
     "humanoid": {
         "critic_lr": 2e-3,
         "target_keep": 0.2,

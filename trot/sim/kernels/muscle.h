@@ -6,7 +6,6 @@
 // then add up those between the same two bodies, and the first of them stands for all.
 #pragma once
 #include "parameters.h"
-#include "tree_lanes.h"
 
 struct Segment { Vec3 a, direction; Real inverse_length; };
 

@@ -143,6 +143,17 @@ INLINE Force operator*(const Inertia& i, const Motion& a) {
     return force(rotational + cross(i.moment, a.linear), a.linear * i.mass + cross(w, i.moment));
 }
 
+// What another lane holds.
+INLINE Vec3 from_lane(Vec3 a, int other) {
+    return vec3(from_lane(a.x, other), from_lane(a.y, other), from_lane(a.z, other));
+}
+INLINE Motion from_lane(const Motion& a, int other) {
+    return motion(from_lane(a.angular, other), from_lane(a.linear, other));
+}
+INLINE Force from_lane(const Force& a, int other) {
+    return force(from_lane(a.angular, other), from_lane(a.linear, other));
+}
+
 // A spatial vector or an inertia as its plain numbers, for loops that give each number a lane.
 template <typename Spatial>
 INLINE Real* numbers(Spatial* a) { return reinterpret_cast<Real*>(a); }

@@ -4,16 +4,6 @@
 #pragma once
 #include "world.h"
 
-INLINE Vec3 from_lane(Vec3 a, int other) {
-    return vec3(from_lane(a.x, other), from_lane(a.y, other), from_lane(a.z, other));
-}
-INLINE Motion from_lane(const Motion& a, int other) {
-    return motion(from_lane(a.angular, other), from_lane(a.linear, other));
-}
-INLINE Force from_lane(const Force& a, int other) {
-    return force(from_lane(a.angular, other), from_lane(a.linear, other));
-}
-
 // A lane per dof: sums over 1, 2, 4, ... dofs of its line to the root, itself the last.
 template <typename Term>
 INLINE void root_to_leaves_in_lanes(const Model& model, int lane, Motion* result, const Motion& start, Term term) {
