@@ -5,6 +5,7 @@ python -m bench.train --tasks ant --device cpu
 python -m bench.train --algo bptt --tasks cartpole
 python -m bench.train --tasks ant --members 16    sixteen seeds in one batch
 python -m bench.train --tasks ant --worlds 16 --horizon 128
+python -m bench.train --tasks ant --preset gpu --members 40    what 8 candidates for each of five seeds take
 python -m bench.train --compare           beside the program released with the SHAC paper, on an H200
 
 What it takes to be ready, kernels built or loaded and on CUDA graphs captured, stands in the last column.
@@ -38,6 +39,8 @@ class TrainBenchSettings:
     """Tasks by name, or path/to/file.py:Class."""
     algo: str = DEFAULT_ALGORITHM
     """One of `trot algorithms`, or path/to/file.py:NAME."""
+    preset: str | None = None
+    """Whose settings, by name. Without it those of the paper, where the algorithm has them."""
     device: str = "auto"
     """auto takes CUDA where there is a GPU."""
     worlds: int | None = None
@@ -55,12 +58,11 @@ class TrainBenchSettings:
 
 
 def measure_training(task: str, device: str, asked: TrainBenchSettings) -> IterationTime:
-    """With the settings tuned for the task, but for what is asked."""
+    """With the preset's settings for the task, but for what is asked."""
     algorithm = find_algorithm(asked.algo)
+    settings = algorithm.resolve(task, asked.preset) if asked.preset else algorithm.paper_settings(task)
     changes = {"num_worlds": asked.worlds, "horizon": asked.horizon}
-    settings = replace(
-        algorithm.paper_settings(task), **{name: value for name, value in changes.items() if value is not None}
-    )
+    settings = replace(settings, **{name: value for name, value in changes.items() if value is not None})
     return measure_iterations(algorithm, task, settings, device, asked.iterations, asked.members)
 
 
