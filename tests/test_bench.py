@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.apart import ApartBenchSettings, run_apart_bench
 from bench.census import CensusSettings, reason_kind, run_census
+from bench.every_kernel import EveryKernelSettings, run_every_kernel
 from bench.report import Report, markdown_table, ratio_table, timing_table
 from bench.scale import (
     Batch,
@@ -110,6 +112,28 @@ def test_mistakes_and_too_many_worlds_are_no_surprise(monkeypatch: pytest.Monkey
     monkeypatch.setattr("bench.scale_child._limit_memory", lambda: None)
     found = measure("cartpole", "shac", "cpu", worlds=10**9, members=None, iterations=1)
     assert found == {"fits": False}
+
+
+# Processes that share nothing, and every kernel once.
+
+
+def test_the_work_of_processes_is_that_of_one_times_their_number(capsys: pytest.CaptureFixture[str]) -> None:
+    run_apart_bench(ApartBenchSettings((1, 2), robot="ant", worlds=1, seconds=0.1))
+    rows = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")][2:]
+    (one, alone, _, *first), (two, beside, _, *second) = ([float(cell) for cell in row] for row in rows)
+    assert (one, two, first) == (1, 2, [1, 1])
+    assert second[0] == pytest.approx(2 * alone / beside, rel=0.1)
+
+
+def test_every_kernel_runs_and_what_is_not_finite_ends_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = EveryKernelSettings(("hopper",), ("cartpole",), substeps=1, device="cpu")
+    run_every_kernel(settings)
+    assert capsys.readouterr().out == "1 robots and 1 tasks ran on cpu\n"
+    monkeypatch.setattr("bench.every_kernel.CONTROL_DT", 1e30)
+    with pytest.raises(RuntimeError, match=r"hopper: its .* is not finite"):
+        run_every_kernel(settings)
 
 
 # The census.
