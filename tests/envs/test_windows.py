@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import trot
+from trot.envs.member_env import MemberEnv
+from trot.envs.registry import make_task
 
 
 def window(env, actions):
@@ -78,3 +80,29 @@ def test_episodes_under_way_can_be_ended():
     assert (env.worlds.joint_qd != before.joint_qd).any(dim=1).tolist() == [True, False, True]
     assert env.worlds.previous_action.flatten().tolist() == [0, 1, 0]
     assert env.get_state()["used"] == drawn + 2 and observation.equal(env.worlds.observation)
+
+
+def test_staggered_worlds_run_out_of_time_one_after_the_other():
+    task = make_task("cartpole")
+    task.episode_length = 8
+    env = trot.Env(task, 4, seed=2)
+    env.reset()
+    env.end_window()
+    drawn = env.worlds.joint_q.clone()
+    env.stagger()
+    assert env.worlds.joint_q.equal(drawn) and env.window_start.clock.flatten().tolist() == [0, 2, 4, 6]
+    ended = []
+    for _ in range(16):
+        _, _, terminated, truncated, _ = env.step(torch.zeros(4, 1))
+        assert not terminated.any()
+        ended.append(truncated.nonzero().flatten().tolist())
+    # Each first after what is left of its first episode, then after a whole one.
+    assert [step for step, worlds in enumerate(ended, 1) if worlds] == [2, 4, 6, 8, 10, 12, 14, 16]
+    assert [worlds for worlds in ended if worlds] == [[3], [2], [1], [0]] * 2
+
+
+def test_members_are_staggered_each_for_itself():
+    env = MemberEnv(make_task("cartpole"), 3, seeds=(0, 7))
+    env.reset()
+    env.stagger()
+    assert env.worlds.clock.flatten().tolist() == [0, 80, 160] * 2

@@ -128,6 +128,11 @@ def bad_gradient(ranks):
     }
 
 
+def staggered(ranks):
+    """How far the episodes of all worlds are."""
+    return make(ranks, staggered=True).env.get_state()["worlds"]["clock"].flatten().tolist()
+
+
 def refusals(ranks):
     """What cannot be shared says so."""
     said = []
@@ -154,7 +159,7 @@ def runs(root):
 if __name__ == "__main__":
     assert (FALLS, RUNS_OUT_OF_TIME) == (1, 2)
     both = ranks_on("cpu")
-    checks = (plain, random_physics, without_critic, go_on, bad_gradient, refusals)
+    checks = (plain, random_physics, without_critic, go_on, staggered, bad_gradient, refusals)
     results = {check.__name__: check(both) for check in checks}
     results["runs"] = runs(sys.argv[1])
     if both.number == 0:

@@ -119,7 +119,7 @@ def test_after_that_its_settings_are_of_todays_form(path):
     assert main(["resume", str(path)]) == 0
     today, old = (json.loads((folder / "settings.json").read_text()) for folder in (path, KEPT))
     # What SHAC has got since is off.
-    later = {"clip_worlds": 0.0, "compare_halves": False, "symmetric": False}
+    later = {"clip_worlds": 0.0, "compare_halves": False, "symmetric": False, "staggered": False}
     assert today["settings"] == {**old["shac"], **later} and "shac" not in today
     assert settings_from(today["settings"], ShacSettings, "SHAC").actor_hidden == (8,)
     assert today["label"] == "SHAC"
@@ -152,11 +152,12 @@ def test_after_that_its_settings_are_of_todays_form(path):
 
 
 @pytest.mark.parametrize("algo", ["shac", "shac-no-critic", "bptt", "sapo", "rpo", "ahac", "shac-mixed"])
-def test_a_run_from_before_policies_could_be_symmetric_had_one_that_was_not(algo):
+@pytest.mark.parametrize("later", ["symmetric", "staggered"])
+def test_a_run_from_before_something_could_be_had_was_without_it(algo, later):
     today = asdict(find_algorithm(algo).resolve("ant"))
-    before = {name: value for name, value in today.items() if name != "symmetric"}
+    before = {name: value for name, value in today.items() if name != later}
     upgraded = upgraded_settings({"algo": algo, "settings": before})
-    assert upgraded["settings"] == {**today, "symmetric": False}
+    assert upgraded["settings"] == {**today, later: False}
 
 
 def test_a_run_from_before_agents_were_cut_and_clipped_still_loads(tmp_path):

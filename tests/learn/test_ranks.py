@@ -66,6 +66,10 @@ def test_what_is_saved_goes_on_on_both_ranks_to_the_bit_and_in_one_process(found
     assert 0 < found["go_on"]["alone"] < ROUNDING
 
 
+def test_episodes_of_all_ranks_begin_one_after_the_other(found):
+    assert found["staggered"] == [0, 250, 500, 750]
+
+
 def test_a_bad_gradient_on_one_rank_stops_both(found):
     assert found["bad_gradient"] == {"stopped": 1.0, "weights are kept": True, "window": True, "noise": [6, 4, 3]}
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from small_shac import FALLS, copies, end_soon, learner, metrics, prepared, same, vector, watched
+from small_shac import FALLS, copies, end_inside, end_soon, learner, metrics, prepared, same, vector, watched
 
 from trot.learn import episodes as episodes_module
 from trot.learn.algorithms import shac as shac_module
@@ -62,6 +62,25 @@ def test_more_episodes_at_once_than_the_window_holds():
     assert metrics(shac)["episode_return"] == pytest.approx(returns.mean().item(), rel=1e-12)
     shac.iterate()
     assert metrics(shac)["episode_return"] == pytest.approx(returns.mean().item(), rel=1e-12)
+
+
+def test_what_the_clock_cuts_short_of_staggered_episodes_does_not_count():
+    shac = learner(staggered=True)
+    assert shac.env.window_start.clock.flatten().tolist() == [0, 250, 500, 750]
+    record = watched(shac)
+    # World 3 began in the middle and runs out of time; world 1 falls; world 2 has a whole episode behind it.
+    end_inside(shac.env)
+    end_soon(shac, [3], 2)
+    shac.episodes.age[2], shac.episodes.collected[2] = 997, 5000.0
+    shac.iterate()
+    assert torch.stack([truncated for *_, truncated, _ in record]).nonzero().tolist() == [[1, 3], [2, 2]]
+    rewards = torch.stack([reward for _, reward, *_ in record[:3]]).sum(dim=0)
+    found = metrics(shac)
+    assert found["episodes"] == 2
+    assert found["episode_length"] == (3 + 1000) / 2
+    assert found["episode_return"] == pytest.approx((rewards[1] + 5000 + rewards[2]).item() / 2, rel=1e-12)
+    # Both that ended without counting, and those that count, begin anew.
+    assert shac.episodes.age.tolist() == [6, 3, 3, 4]
 
 
 def test_the_best_policy_is_kept_exactly_when_the_running_mean_improves(monkeypatch):

@@ -209,6 +209,18 @@ class Env:
         self._settle(worlds)
         return start.observation, {}
 
+    def stagger(self) -> None:
+        """Spread the worlds evenly over the times of an episode, right after reset(): the first of them end early.
+
+        From then on a window sees every part of an episode, also where none ends by a fall and all would begin at once.
+        """
+        number, count = self._places_in_line()
+        self._settle(replace(self.worlds, clock=(number * self.episode_length // count).unsqueeze(1)))
+
+    def _places_in_line(self) -> tuple[Tensor, int]:
+        """The number of every world among those that one policy learns from, and how many these are."""
+        return torch.arange(self.num_worlds, device=self.device), self.num_worlds
+
     def step(self, action: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Info]:
         """Act in every world: observation, reward, terminated, truncated, info.
 

@@ -55,6 +55,9 @@ class MemberEnv(Env):
             raise ValueError("reset() takes no seed here: every member has its own")
         return super().reset()
 
+    def _places_in_line(self) -> tuple[Tensor, int]:
+        return torch.arange(self._each, device=self.device).repeat(self.members), self._each
+
     def get_state(self) -> dict[str, Any]:
         """A copy of everything, for set_state(): the members' states."""
         return {"members": [self.member_state(member) for member in range(self.members)]}

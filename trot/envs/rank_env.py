@@ -42,6 +42,9 @@ class RankEnv(Env):
         self._everywhere = num_worlds
         self._store: RankStartStore = RankStartStore(self._store.source, num_worlds, ranks, self.generator)
 
+    def _places_in_line(self) -> tuple[Tensor, int]:
+        return torch.arange(self._everywhere, device=self.device)[self.ranks.rows(self.num_worlds)], self._everywhere
+
     def get_state(self) -> dict[str, Any]:
         """Of all ranks' worlds, as an Env that has them all gives it."""
         saved = super().get_state()

@@ -33,6 +33,8 @@ class Window:
     cautious_value: Tensor
     """The same for the critic's own targets; SHAC makes no difference."""
     done: Tensor
+    truncated: Tensor
+    """Where time was up."""
     loss: Tensor
 
 

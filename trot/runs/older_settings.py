@@ -19,16 +19,17 @@ LATER_OF_RANDOMIZE = {
 """The same of what differs from world to world."""
 
 
-LATER_OF_SHAC = {"clip_worlds": 0.0, "compare_halves": False, "symmetric": False}
+LATER_OF_RELATIVES = {"symmetric": False, "staggered": False}
+LATER_OF_SHAC = {"clip_worlds": 0.0, "compare_halves": False, **LATER_OF_RELATIVES}
 """The same of the settings of SHAC, without critic and with long windows too."""
 RELATIVES = ("sapo", "rpo", "ahac", "shac-mixed")
-"""Of SHAC: the first version that had them knew all of this but the mirror."""
+"""Of SHAC: the first version that had them knew all of this but the mirror and staggered episodes."""
 
 
 def with_later_of_shac(algo: object, settings: dict[str, Any]) -> dict[str, Any]:
     """An algorithm's settings with what SHAC has got since."""
     if algo in RELATIVES:
-        return {"symmetric": False, **settings}
+        return {**LATER_OF_RELATIVES, **settings}
     return {**LATER_OF_SHAC, **settings} if algo in LABELS else settings
 
 

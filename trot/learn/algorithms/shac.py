@@ -29,6 +29,7 @@ from trot.learn.algorithms.shac_settings import CANDIDATES, GPU_PRESETS, PRESETS
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.critic_fit import CriticFit
 from trot.learn.critic_fit_cuda import CudaCriticFit
+from trot.learn.episodes import CutShort
 from trot.learn.gradient_health import STEEP, WORLD_COLUMNS
 from trot.learn.learner import Algorithm, Learner, Phase
 from trot.learn.member_settings import Numbers, put_numbers, require_own
@@ -83,6 +84,8 @@ class Shac(Learner):
 
     def __init__(self, env: Env, settings: ShacSettings, seed: int = 0) -> None:
         super().__init__(env, settings, seed)
+        if settings.staggered:
+            env.stagger()
         self.settings = settings
         self._numbers: Numbers = {**_numbers(settings)}
         with self.seeded():
@@ -180,7 +183,8 @@ class Shac(Learner):
         states: list[State] = [move.final_state for move in moves]
         # Rewards, and values too, of all steps at once: many times fewer operations than step by step.
         reward, fell = self.by_member(env.rewards(moves)), self._over_steps([move.terminated for move in moves])
-        done = fell | self._over_steps([move.truncated for move in moves])
+        truncated = self._over_steps([move.truncated for move in moves])
+        done = fell | truncated
         next_value = cautious_value = torch.zeros_like(reward)
         if settings.critic:
             last = (self.split(torch.stack([move.final_obs for move in moves]), dim=1) - shift) * scale
@@ -193,7 +197,7 @@ class Shac(Learner):
         inputs = (self.split(torch.stack(seen[:-1]).detach(), dim=1) - shift) * scale
         joined, actions = self.members_first(inputs).contiguous(), [self.action_of(answer) for answer in answers]
         self.window = Window(
-            joined, answers, actions, seen, states, reward, paid, next_value, cautious_value, done, loss
+            joined, answers, actions, seen, states, reward, paid, next_value, cautious_value, done, truncated, loss
         )  # fmt: skip
 
     def _act_by_one_kernel(self, shift: Tensor, scale: Tensor) -> Act | None:
@@ -433,7 +437,8 @@ class Shac(Learner):
             **dict(zip(shares, of_actions, strict=True)),
             **self.more_columns(),
         }
-        self.conclude(window.reward, window.done, columns)
+        cut_short = CutShort(window.truncated, self.env.episode_length) if self.settings.staggered else None
+        self.conclude(window.reward, window.done, columns, cut_short=cut_short)
 
     def adjoint_norms(self) -> Tensor:
         """(steps, worlds) how much a world's own return changes with its state."""
