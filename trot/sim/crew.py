@@ -32,8 +32,9 @@ ROOM_BYTES, MOST_CALL_BYTES = 4096, 1024
 FUTEX = {"x86_64": 202, "aarch64": 98}
 """The number of the system call, by processor."""
 HAS_CREW = sys.platform == "linux" and platform.machine() in FUTEX
-SPIN = 100_000
-"""Nanoseconds for which a thread looks out for the next step before it sleeps; Python takes half of that for one."""
+SPIN = 500_000
+"""Nanoseconds for which a thread looks out for the next step before it sleeps: as long as the last block of a step and
+what Python does behind it may take, because to wake up takes long too, and on another core its memory would be cold."""
 AGAIN = 0.1
 """Seconds within which a thread that works at the end of a process is expected once more."""
 PARTS = 8

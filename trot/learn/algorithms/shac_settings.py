@@ -95,6 +95,8 @@ class ShacSettings(LearnerSettings):
             policy=form.kind,
             symmetric=form.mirror is not None,
             normalize_observations=form.normalize,
+            # It falls no more, so that all worlds would begin at once again and again.
+            staggered=True,
         )
 
     def agent(self, env: Env) -> AgentDescription:
