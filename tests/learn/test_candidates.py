@@ -31,7 +31,7 @@ def begun(*arguments, on_cuda=True, worlds_given=False):
     [
         ("cartpole", (1, 64)),
         ("hopper", (8, 8 * 256)),
-        ("half_cheetah", (1, 64)),
+        ("half_cheetah", (8, 8 * 64)),
         ("ant", (8, 8 * 64)),
         ("humanoid", (8, 8 * 256)),
         ("muscle_humanoid", (8, 8 * 64)),
@@ -70,9 +70,9 @@ def test_the_humanoid_has_wide_networks_on_a_gpu_unless_told_otherwise():
         found = parse_settings(["humanoid", *arguments])
         return found.preset, found.settings.actor_hidden, found.settings.critic_hidden
 
-    wide, usual = (400, 200, 100), ((256, 128), (128, 128))
-    assert preset("--device", "cuda") == preset("--device", "cuda", "--algo", "shac") == ("gpu", wide, wide)
-    assert preset("--device", "cpu", "--preset", "gpu") == ("gpu", wide, wide)
+    wide, usual = ((400, 200, 100), (256, 256)), ((256, 128), (128, 128))
+    assert preset("--device", "cuda") == preset("--device", "cuda", "--algo", "shac") == ("gpu", *wide)
+    assert preset("--device", "cpu", "--preset", "gpu") == ("gpu", *wide)
     assert preset("--device", "cpu") == preset() == ("tuned", *usual)
     assert preset("--device", "cuda", "--preset", "paper") == ("paper", *usual)
     assert parse_settings(["hopper", "--device", "cuda"]).preset == "tuned"

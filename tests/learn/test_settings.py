@@ -96,6 +96,7 @@ WIDER = {"actor_hidden": (128, 128), "critic_hidden": (128, 128)}
 BETTER = {
     "cartpole": {"gamma": 0.998, "horizon": 64, "actor_lr": 5e-3, "iterations": 1000, **WIDER},
     "hopper": {"gamma": 0.995},
+    "half_cheetah": {"staggered": True},
     "ant": {"symmetric": True},
     "quadruped": {"symmetric": True},
     "humanoid": {"critic_lr": 1e-3, "target_keep": 0.9},
@@ -110,6 +111,7 @@ BETTER = {
 # And what serves a GPU yet better.
 WIDEST = {"actor_hidden": (400, 200, 100), "critic_hidden": (256, 256)}
 ON_A_GPU = {
+    "half_cheetah": {"iterations": 3000},
     "ant": {"actor_hidden": (256, 128, 64), "iterations": 3000},
     "humanoid": {"critic_lr": 2e-3, "target_keep": 0.2, "num_worlds": 256, **WIDEST},
 }

@@ -12,6 +12,7 @@ import trot
 from trot.cli import main
 from trot.learn.agent import load_agent
 from trot.learn.algorithms.ppo_finish import PPO_FINISH, PpoFinish, PpoFinishSettings
+from trot.learn.train import parse_settings
 from trot.runs.folder import RunFolder
 
 TASK = f"{docking.__file__}:Docking"
@@ -39,6 +40,13 @@ def test_it_begins_with_the_best_policy_and_its_statistics(shac, tmp_path):
     best, began = load_agent(shac, "best"), load_agent(run, "initial")
     assert not agents_differ(began, best) and best.normalizer.count > 1
     assert agents_differ(load_agent(run, "last"), best)
+
+
+def test_what_goes_on_is_staggered_unless_told_otherwise(shac):
+    begin = [TASK, *ARGUMENTS]
+    goes_on = [*begin, "--start-from", str(shac.path)]
+    options = (begin, goes_on, [*goes_on, "--no-staggered"])
+    assert [parse_settings(one).settings.staggered for one in options] == [False, True, False]
 
 
 def test_a_run_that_was_stopped_at_once_begins_there_again(shac, tmp_path):
