@@ -92,7 +92,7 @@ def test_as_long_as_there_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.gpu
 def test_a_gpu_keeps_motion_while_it_has_memory(every_joint: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda = torch.device("cuda")
+    cuda = torch.device("cuda", 0)
     assert launcher_for(every_joint, LEAST, cuda, 64, SUBSTEPS).variant.store_motion
     monkeypatch.setattr(Launcher, "may_keep", lambda *_: False)
     variant = launcher_for(every_joint, LEAST, cuda, 64, SUBSTEPS).variant
