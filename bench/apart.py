@@ -53,10 +53,10 @@ def run_apart_bench(settings: ApartBenchSettings) -> None:
     first: tuple[float, float] | None = None
     for count in counts:
         forward, gradient = _together(settings, count)
-        first = first or (forward / counts[0], gradient / counts[0])
-        times = (count * first[0] / forward, count * first[1] / gradient)
+        first = first or (forward, gradient)
+        times = (count / counts[0] * before / now for before, now in zip(first, (forward, gradient), strict=True))
         rows.append([str(count), f"{forward:.1f}", f"{gradient:.1f}", *(f"{ratio:.2f}" for ratio in times)])
-    head = ["processes", "forward ms", "with gradient ms", "work of one, times", "with gradient, times"]
+    head = ["processes", "forward ms", "with gradient ms", "work of the first row, times", "with gradient, times"]
     title = f"A window of {settings.worlds} {ROBOTS[settings.robot].name}s in each of so many processes"
     print(f"\n### {title}\n\n{markdown_table(head, rows)}", flush=True)
 

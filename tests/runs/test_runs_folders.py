@@ -232,7 +232,7 @@ def test_settings_of_an_earlier_version_are_written_anew(run):
     assert "shac" in json.loads(file.read_text()), "to open it writes nothing"
     # Nothing changes but the form; options that came later are off.
     older.change_settings(iterations=500)
-    since = {"clip_worlds": 0.0, "compare_halves": False, "symmetric": False}
+    since = {"clip_worlds": 0.0, "compare_halves": False, "symmetric": False, "staggered": False}
     changed = {**SETTINGS, "settings": {"num_worlds": 4, **since}, "label": "SHAC"}
     assert older.settings == changed
     assert json.loads(file.read_text()).keys() == {*changed, "checksum"}
