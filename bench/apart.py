@@ -12,13 +12,14 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Barrier
 from typing import Literal
 
 import torch
 import tyro
 
-from bench.places import Place
+from bench.places import Place, up_to_all_cores
 from bench.report import describe_machine, markdown_table
 from bench.robots import ANT, HUMANOID
 from bench.window import Window, measure
@@ -47,7 +48,7 @@ class ApartBenchSettings:
 
 def run_apart_bench(settings: ApartBenchSettings) -> None:
     """Measure and print."""
-    counts = settings.processes or tuple(dict.fromkeys([*(2**k for k in range(cores().bit_length())), cores()]))
+    counts = settings.processes or up_to_all_cores()
     print(describe_machine(None), f"{cores()} of them for this process", sep="; ", flush=True)
     rows: list[list[str]] = []
     first: tuple[float, float] | None = None
@@ -77,14 +78,14 @@ def _together(settings: ApartBenchSettings, count: int) -> tuple[float, float]:
     return statistics.median(forward), statistics.median(gradient)
 
 
-def _work(settings: ApartBenchSettings, barrier: Barrier, answers: object) -> None:
+def _work(settings: ApartBenchSettings, barrier: Barrier, answers: SimpleQueue[tuple[float, float]]) -> None:
     robot, cpu = ROBOTS[settings.robot], torch.device("cpu")
     window = Window.draw(robot, load_model(robot.file), settings.worlds, cpu)
     place = Place("one thread", cpu)
     measure(window, place, 1)
     barrier.wait(SECONDS_FOR_KERNELS)
     timing = measure(window, place, ENOUGH, settings.seconds)
-    answers.put((timing.forward_ms, timing.gradient_ms))  # type: ignore[attr-defined]
+    answers.put((timing.forward_ms, timing.gradient_ms))
 
 
 if __name__ == "__main__":

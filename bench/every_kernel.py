@@ -2,6 +2,7 @@
 
 compute-sanitizer --tool racecheck python -m bench.every_kernel
 compute-sanitizer --tool memcheck python -m bench.every_kernel --robots ant tests/robots/every_joint.xml --tasks
+python -m bench.every_kernel --robots tests/robots/every_pair.xml --self-collision --tasks
 python -m bench.every_kernel --device cpu          the same calls, to see that they run
 """
 
@@ -14,15 +15,14 @@ from pathlib import Path
 import torch
 import tyro
 
-from bench.robots import CONTROL_DT, ROOT
+from bench.robots import CONTROL_DT
 from trot.envs.device import existing_device
 from trot.envs.registry import make_env
+from trot.envs.task import ASSETS
 from trot.learn.algorithms import find_algorithm
 from trot.learn.train import choose_device
 from trot.sim.load import load_model
 from trot.sim.step import step
-
-ASSETS = ROOT / "trot/envs/assets"
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class EveryKernelSettings:
     """Names of trot's own, or robot files: two worlds, a control step there and back."""
     tasks: tuple[str, ...] = ("ant", "humanoid")
     """One iteration of SHAC each, in short windows and without graphs: policy, critic and what ends a step."""
+    self_collision: bool = False
+    """The robots' own shapes touch each other too."""
     substeps: int = 4
     worlds: int = 2
     device: str = "auto"
@@ -53,7 +55,7 @@ def run_every_kernel(settings: EveryKernelSettings) -> None:
 def _step_there_and_back(robot: str, settings: EveryKernelSettings, device: str) -> None:
     print(robot, file=sys.stderr, flush=True)
     file = Path(robot) if robot.endswith((".xml", ".urdf")) else ASSETS / f"{robot}.xml"
-    model = load_model(file, self_collision="every_pair" in file.name)
+    model = load_model(file, self_collision=settings.self_collision)
     state = model.default_state(settings.worlds, device=device)
     draw = torch.Generator(device).manual_seed(0)
     speed = torch.randn(state.joint_qd.shape, generator=draw, device=device, requires_grad=True)
@@ -73,8 +75,7 @@ def _learn_once(task: str, device: str) -> None:
     chosen = algorithm.paper_settings(task)
     settings = replace(chosen, num_worlds=16, horizon=4, critic_passes=1)
     learner = algorithm.learner(make_env(task, settings.num_worlds, device), settings, 0)
-    for phase in learner.phases():
-        phase.run()
+    learner.iterate()
     if bool(learner.stopped.any()):
         raise RuntimeError(f"{task}: SHAC's gradient is not finite")
 

@@ -10,6 +10,7 @@ import torch
 import warp as wp
 
 from trot.sim.build import start_warp
+from trot.sim.threads import cores
 
 ONE_CORE = "CPU, 1 thread"
 CUDA = "CUDA"
@@ -27,6 +28,11 @@ class Place:
     """Captured in CUDA graphs and replayed."""
 
 
+def up_to_all_cores() -> tuple[int, ...]:
+    """1, 2, 4 and so on, and all cores of this process."""
+    return tuple(dict.fromkeys([*(2**k for k in range(cores().bit_length())), cores()]))
+
+
 def find_places(cpu: bool = True, cuda: bool = True, all_cores: bool = True) -> list[Place]:
     """Those that this machine has, of the wanted ones; ends the program where that leaves none."""
     places = list(_places(cpu, cuda, all_cores))
@@ -38,10 +44,10 @@ def find_places(cpu: bool = True, cuda: bool = True, all_cores: bool = True) -> 
 def _places(cpu: bool, cuda: bool, all_cores: bool) -> Iterator[Place]:
     start_warp()
     if cpu and wp.is_cpu_available():
-        device, cores = torch.device("cpu"), os.cpu_count() or 1
+        device, count = torch.device("cpu"), os.cpu_count() or 1
         yield Place(ONE_CORE, device)
-        if cores > 1 and all_cores:
-            yield Place(f"CPU, {cores} threads", device, threads=cores)
+        if count > 1 and all_cores:
+            yield Place(f"CPU, {count} threads", device, threads=count)
     if cuda and torch.cuda.is_available():
         device = torch.device("cuda", 0)
         yield Place(CUDA, device)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 import tyro
 
-from bench.places import Place
+from bench.places import Place, up_to_all_cores
 from bench.report import describe_machine, markdown_table
 from bench.robots import ANT, HOPPER, HUMANOID, Robot
 from bench.window import Timing, Window, measure
@@ -73,7 +73,7 @@ class Way:
 
 def run_thread_bench(settings: ThreadBenchSettings) -> None:
     """Measure and print, one table after the other."""
-    counts = settings.threads or tuple(dict.fromkeys([*(2**k for k in range(cores().bit_length())), cores()]))
+    counts = settings.threads or up_to_all_cores()
     ways = [Way(count) for count in counts]
     if settings.python:
         ways.append(Way(max(counts), python=True))

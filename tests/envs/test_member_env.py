@@ -140,3 +140,10 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="has 4 starts in store; this environment has 224"):
         together.set_member_state(0, stored)
     assert [distance(one, other) for one, other in zip(together.get_state()["members"], before, strict=True)] == [0] * 3
+
+
+def test_members_are_staggered_each_for_itself():
+    env = MemberEnv(make_task("cartpole"), 3, seeds=(0, 7))
+    env.reset()
+    env.stagger()
+    assert env.worlds.clock.flatten().tolist() == [0, 80, 160] * 2

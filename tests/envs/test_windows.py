@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import trot
-from trot.envs.member_env import MemberEnv
 from trot.envs.registry import make_task
 
 
@@ -99,10 +98,3 @@ def test_staggered_worlds_run_out_of_time_one_after_the_other():
     # Each first after what is left of its first episode, then after a whole one.
     assert [step for step, worlds in enumerate(ended, 1) if worlds] == [2, 4, 6, 8, 10, 12, 14, 16]
     assert [worlds for worlds in ended if worlds] == [[3], [2], [1], [0]] * 2
-
-
-def test_members_are_staggered_each_for_itself():
-    env = MemberEnv(make_task("cartpole"), 3, seeds=(0, 7))
-    env.reset()
-    env.stagger()
-    assert env.worlds.clock.flatten().tolist() == [0, 80, 160] * 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -14,19 +12,6 @@ from trot.learn.returns import finished_returns
 
 RETURN_WINDOW = 100
 """Finished episodes that the reported return is a mean of, about."""
-
-
-@dataclass(frozen=True)
-class CutShort:
-    """Which episodes of a window the clock ended early, as it does where a training begins in the middle of some."""
-
-    truncated: Tensor
-    """(steps, worlds) where time was up."""
-    full_length: int
-
-    def __call__(self, lengths: Tensor) -> Tensor:
-        """By their lengths at each step."""
-        return self.truncated & (lengths < self.full_length)
 
 
 class Episodes(nn.Module):
@@ -55,17 +40,19 @@ class Episodes(nn.Module):
 
     @torch.no_grad()
     def count(
-        self, reward: Tensor, done: Tensor, ranks: Ranks | None = None, cut_short: CutShort | None = None
+        self, reward: Tensor, done: Tensor, ranks: Ranks | None = None, truncated: Tensor | None = None,
+        full_length: int = 0,
     ) -> None:  # fmt: skip
         """Add a window of steps, (steps, worlds). About the last hundred episodes, of all ranks, make the means.
 
-        Episodes that are cut short end too, but are no part of these.
+        Where it is told when time was up, episodes that were then shorter than a full one began in the middle: they
+        end too, but are no part of the means.
         """
         returns, collected = finished_returns(reward, done, self.collected)
         lengths, age = finished_returns(torch.ones_like(reward), done, self.age)
         self.collected.copy_(collected)
         self.age.copy_(age)
-        whole = done if cut_short is None else done & ~cut_short(lengths)
+        whole = done if truncated is None else done & ~(truncated & (lengths < full_length))
         count = whole.sum(dim=(-2, -1)).to(reward.dtype)
         sums = [torch.where(whole, values, 0.0).sum(dim=(-2, -1)) for values in (returns, lengths)]
         if ranks is not None:

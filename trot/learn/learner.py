@@ -23,7 +23,7 @@ from trot.envs.rank_env import RankEnv
 from trot.envs.ranks import Ranks
 from trot.learn.agent import Agent, AgentDescription
 from trot.learn.bad_window import BadWindow, Trace
-from trot.learn.episodes import BestAgent, CutShort, Episodes
+from trot.learn.episodes import BestAgent, Episodes
 from trot.learn.members import member_of, put_member, side_by_side
 from trot.learn.rank_state import joined, own_part
 from trot.learn.torch_threads import one_torch_thread
@@ -51,8 +51,8 @@ class LearnerSettings:
     def __post_init__(self) -> None:
         require_at_least_one(self, "num_worlds", "iterations")
 
-    def with_form(self, form: AgentDescription) -> Self:
-        """With the options that give a policy this form, as far as there are such: for --start-from."""
+    def going_on_from(self, form: AgentDescription) -> Self:
+        """For --start-from: with the options that give a policy this form, and what serves one that has learned."""
         return self
 
 
@@ -227,7 +227,7 @@ class Learner(nn.Module, ABC):
     @torch.no_grad()
     def conclude(
         self, reward: Tensor, done: Tensor, columns: Mapping[str, Tensor], simulated: int | None = None,
-        cut_short: CutShort | None = None,
+        truncated: Tensor | None = None,
     ) -> None:  # fmt: skip
         """End an iteration in which the worlds took these steps, (steps, worlds), or by_member() of them.
 
@@ -235,14 +235,14 @@ class Learner(nn.Module, ABC):
 
         Episodes are counted, the best agent is kept, the next window begins where this one ended, and the metrics get
         their numbers, the learner's own from `columns`. A learner that simulates more than what it tells of here says
-        how many environment steps it took, all worlds together; one whose worlds are staggered, which episodes the
-        clock cut short.
+        how many environment steps it took, all worlds together; one whose worlds are staggered, when time was up, so
+        that episodes which began in the middle do not count.
         """
         if columns.keys() != set(self.columns):
             raise ValueError(
                 f"conclude() was given the columns {sorted(columns)}; `columns` says {sorted(self.columns)}"
             )
-        self.episodes.count(reward, done, self.ranks, cut_short)
+        self.episodes.count(reward, done, self.ranks, truncated, self.env.episode_length)
         # Whatever went wrong, an agent that can only answer NaN is neither kept nor trained on.
         self.stopped |= ~self._size_of_weights().isfinite()
         self.best.keep_if_better(self.agent, self.episodes, allowed=~self.stopped)

@@ -169,9 +169,9 @@ def parse_settings(arguments: list[str]) -> TrainSettings[Any]:
 
 
 def default_settings(algorithm: Algorithm, task: str, preset: str, start_from: Path | str | None) -> LearnerSettings:
-    """Those of the preset; the form of the policy is that of the run to start from, where there is one."""
+    """Those of the preset; where there is a run to start from, as they are to go on from its policy."""
     resolved: LearnerSettings = algorithm.resolve(task, preset)
-    return resolved if start_from is None else resolved.with_form(described_agent(RunFolder.open(Path(start_from))))
+    return resolved if start_from is None else resolved.going_on_from(described_agent(RunFolder.open(Path(start_from))))
 
 
 def choose_device(device: str) -> str:

@@ -19,11 +19,12 @@ LATER_OF_RANDOMIZE = {
 """The same of what differs from world to world."""
 
 
-LATER_OF_RELATIVES = {"symmetric": False, "staggered": False}
-LATER_OF_SHAC = {"clip_worlds": 0.0, "compare_halves": False, **LATER_OF_RELATIVES}
-"""The same of the settings of SHAC, without critic and with long windows too."""
 RELATIVES = ("sapo", "rpo", "ahac", "shac-mixed")
-"""Of SHAC: the first version that had them knew all of this but the mirror and staggered episodes."""
+"""Of SHAC."""
+LATER_OF_RELATIVES = {"symmetric": False, "staggered": False}
+"""The same of their settings."""
+LATER_OF_SHAC = {"clip_worlds": 0.0, "compare_halves": False, **LATER_OF_RELATIVES}
+"""The same of SHAC's own, without critic and with long windows too: it is older than they are."""
 
 
 def with_later_of_shac(algo: object, settings: dict[str, Any]) -> dict[str, Any]:

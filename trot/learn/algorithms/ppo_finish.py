@@ -48,7 +48,7 @@ class PpoFinishSettings(PpoSettings):
         if self.value_only_iterations < 0:
             raise ValueError(f"value_only_iterations must be 0 or more, not {self.value_only_iterations}")
 
-    def with_form(self, form: AgentDescription) -> Self:
+    def going_on_from(self, form: AgentDescription) -> Self:
         return replace(
             self,
             hidden=form.hidden,

@@ -45,8 +45,8 @@ class SeveralCriticsSettings(ShacSettings):
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be 0 or more, not {self.weight_decay}")
 
-    def with_form(self, form: AgentDescription) -> Self:
-        return replace(super().with_form(form), activation=form.activation)
+    def going_on_from(self, form: AgentDescription) -> Self:
+        return replace(super().going_on_from(form), activation=form.activation)
 
     def agent(self, env: Env) -> AgentDescription:
         bounds = LOG_STD_BOUNDS if self.policy == "state_dependent" else None

@@ -29,7 +29,6 @@ from trot.learn.algorithms.shac_settings import CANDIDATES, GPU_PRESETS, PRESETS
 from trot.learn.bad_window import BadWindow, Trace
 from trot.learn.critic_fit import CriticFit
 from trot.learn.critic_fit_cuda import CudaCriticFit
-from trot.learn.episodes import CutShort
 from trot.learn.gradient_health import STEEP, WORLD_COLUMNS
 from trot.learn.learner import Algorithm, Learner, Phase
 from trot.learn.member_settings import Numbers, put_numbers, require_own
@@ -437,8 +436,8 @@ class Shac(Learner):
             **dict(zip(shares, of_actions, strict=True)),
             **self.more_columns(),
         }
-        cut_short = CutShort(window.truncated, self.env.episode_length) if self.settings.staggered else None
-        self.conclude(window.reward, window.done, columns, cut_short=cut_short)
+        truncated = window.truncated if self.settings.staggered else None
+        self.conclude(window.reward, window.done, columns, truncated=truncated)
 
     def adjoint_norms(self) -> Tensor:
         """(steps, worlds) how much a world's own return changes with its state."""

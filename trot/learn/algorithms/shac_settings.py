@@ -88,7 +88,7 @@ class ShacSettings(LearnerSettings):
         if self.policy not in get_args(PolicyKind):
             raise ValueError(f"policy must be one of {', '.join(get_args(PolicyKind))}, not '{self.policy}'")
 
-    def with_form(self, form: AgentDescription) -> Self:
+    def going_on_from(self, form: AgentDescription) -> Self:
         return replace(
             self,
             actor_hidden=form.hidden,
